@@ -108,6 +108,7 @@ Factors<E> factor(Device& device, const std::vector<E>& of, int64_t m, int64_t n
   for (int64_t j = 0; j < n; ++j) std::copy_n(&all[j * m], j + 1, &found.r[j * n]);
   // Q^H Q = I the other way round.
   reflectors.apply(Op::kAdjoint, a, t, q);
+  check(cudaStreamSynchronize(device.lane->stream), "a product with Q");
   const std::vector<E> back = fetch(q);
   double error = 0;
   for (size_t i = 0; i < back.size(); ++i) {

@@ -1,5 +1,5 @@
 // Reflectors of a panel from its Gram matrices, as a GPU makes them, by a block of fibers. They go on in order, and in a
-// random one, which must not change a bit. What they must hold is checked in long double: P = H [R; 0] column by column, and H unitary.
+// random one, which must not change a bit. Checks are in long double: P = H [R; 0] column by column, and H is unitary.
 #include "engine/algorithms/blocks/panel_reflectors.h"
 
 #include <gtest/gtest.h>
@@ -106,7 +106,8 @@ struct Panel {
     block.run([&](FiberBlock::Thread thread) {
       const auto read = [&](int i, int k) { return i < rows ? q[static_cast<size_t>(k * rows + i)] : from_real<E>(0); };
       const auto store = [&](int i, int k, E x) { top[i * N + k] = x; };
-      if (!panel_reflectors<FiberUnit, N>(thread, g.data(), r1.data(), shared, read, store, t.data(), r.data(), N, m.data())) {
+      if (!panel_reflectors<FiberUnit, N>(thread, g.data(), r1.data(), shared, read, store, t.data(), r.data(), N,
+                                          m.data())) {
         sound = false;
       }
     });

@@ -1,13 +1,13 @@
 // Householder reflectors of a panel of columns, from Gram matrices: P = H [R; 0] with H = I - V T V^H, where P and V are
-// m x n, m >= n, V is unit lower trapezoidal and T upper triangular. What is here works on n x n matrices alone; a back
-// end does the rest, row by row.
+// m x n, m >= n, V is unit lower trapezoidal and T upper triangular. This file works on n x n matrices alone; a back end
+// does the rest, row by row.
 //
 //   G = P^H P,  G = R_1^H R_1,  Q_1 = P R_1^-1                    factor_gram(), row by row
 //   Q_1^H Q_1 = R_2^H R_2,  Q = Q_1 R_2^-1                        so P = Q R_2 R_1, and Q is orthonormal
 //   Q - [S; 0] = V U,  T = -U S^H V_1^-H,  R = S R_2 R_1          panel_reflectors(); V_1 the first n rows of V
 //   V = Q_1 M below V_1,  M = R_2^-1 U^-1                         row by row
 //
-// S is diagonal with entries of modulus one, the negative phases of the pivots; so every pivot of U is at least one in
+// S is diagonal with entries of modulus one, the negative phases of the pivots. So every pivot of U is at least one in
 // modulus, and no rows are exchanged. The sign of R's diagonal is Householder's.
 //
 // Both factorizations are one elimination by tiles of 8 x 8, without exchanges: A = L U with block-lower L of unit
@@ -16,9 +16,9 @@
 // Sources: Yamamoto, Nakatsukasa, Yanagisawa and Fukaya, ETNA 44 (2015) 306-326: Cholesky QR twice. Ballard, Demmel,
 // Grigori, Jacquelin, Knight and Nguyen, J. Parallel Distrib. Comput. 85 (2015) 3-31, section 4: reflectors from Q.
 // LAPACK's larft for T of given reflectors. Cost: about 8 n^3 flops here, 4 m n^2 row by row.
-// Accuracy: G is scaled to a unit diagonal, so the norms of P's columns may be any that do not under- or overflow. With
-// kappa the condition of the scaled R_1 in the Frobenius norm, the first pass loses kappa^2 u of orthogonality, and the
-// second brings it back to O(n u) where that is well below one. A row of P is off by O(n u) of itself times kappa. So a
+// Accuracy: G is scaled to a unit diagonal, so the norms of P's columns may be any that do not under- or overflow. Let
+// kappa be the condition of the scaled R_1 in the Frobenius norm. The first pass loses kappa^2 u of orthogonality. Where
+// that is well below one, the second brings it back to O(n u). A row of P is off by O(n u) of itself times kappa. So a
 // panel with kappa above kMostPanelCondition is not taken on.
 //
 // The code is that of one of 256 threads (core/team.h); N is 32 or 64. A warp has rows of tiles. In a tile lane 4 g + t
@@ -177,8 +177,8 @@ SVD_HD void factor_tile(const Threads& threads, E (&x)[2], E (&lower)[2], const 
 
 // The blocks' elimination of the first N rows of A. A warp has rows of tiles warp + 8 u. Then row i of tiles has U
 // behind its diagonal block and L^-1 before it; rows of tiles beyond A have A U^-1. `rows`: the same as it was when it
-// was the pivots', with the diagonal block's inverse. `lower`, if any: L below its diagonal blocks. Of a Hermitian A the
-// diagonal blocks are kept Hermitian: else the factors of an ill-conditioned one would not be each other's adjoints.
+// was the pivots', with the diagonal block's inverse. `lower`, if any: L below its diagonal blocks. If A is Hermitian,
+// so are the diagonal blocks: else the factors of an ill-conditioned one would not be each other's adjoints.
 template <class Unit, int kTileRows, int N, bool kHermitian, class E, class Threads, class Pivot>
 SVD_HD void eliminate(const Threads& threads, E (&a)[(kTileRows + 7) / 8][N / kTile][2], E* rows, E* lower,
                       Pivot pivot) {
@@ -219,8 +219,8 @@ SVD_HD void eliminate(const Threads& threads, E (&a)[(kTileRows + 7) / 8][N / kT
   }
 }
 
-// What eliminate() left of A by blocks, by entries: U, with L^-1 below its diagonal. The factors L of the diagonal blocks
-// go to memory.tiles.
+// Goes from eliminate()'s factors by blocks to those by entries: U, with L^-1 below its diagonal. The factors L of the
+// diagonal blocks go to memory.tiles.
 template <class Unit, int N, class E, class Threads>
 SVD_HD void factor_blocks(const Threads& threads, E (&a)[N / kTile][2], const PanelMemory<E, N>& memory) {
   constexpr int kLd = N + 4, kTiles = N / kTile;
@@ -311,7 +311,7 @@ SVD_HD bool factor_gram(const Threads& threads, const E* g, double most, const P
   return all * N <= most * most;
 }
 
-// What a row is solved with, N x N by rows: R, with the inverses of its diagonal blocks in their place.
+// The matrix that rows are solved with, N x N by rows: R, with its diagonal blocks' inverses in their place.
 template <int N, class E, class Threads>
 SVD_HD void solver_of(const Threads& threads, const E* r, const E* inverse, E* solver) {
   each_entry<N>(threads, [&](int i, int k, int, int) {
@@ -346,8 +346,39 @@ SVD_HD void multiply_row(E (&x)[N], const E* m) {
   }
 }
 
-// From Q_1^H Q_1 (g, by columns), R_1 (by rows), and Q_1's first N rows, which top(i, j) reads: T and R by columns with
-// ld, and M by rows, each N x N with zeros beyond its triangle. store(i, j, x) takes V_1's entries below the diagonal. False: as
+// V_1 below its diagonal and M: multipliers by blocks times the factors of the diagonal blocks. `lower` and `beyond` are
+// those of eliminate(), `row` the thread's of M, negative where it has none.
+template <class Unit, int N, class E, class Threads, class Store>
+SVD_HD void store_multipliers(const Threads& threads, const E* lower, const E (&beyond)[N / kTile][2], int row,
+                              const E* tiles, Store store, E* m) {
+  constexpr int kLd = N + 4;
+  const TilePlace at(threads);
+  SVD_UNROLL for (int b = 0; b < N / kTile; ++b) {
+    const E* const tile = tiles + kTile * kTile * b;
+    if (at.warp > b && at.row() < N) {
+      E product[2] = {from_real<E>(0), from_real<E>(0)};
+      const E* const own = lower + at.row() * kLd + at.column(b, 0);
+      add_tile_product<Unit>(threads, product, own[0], own[1], tile, kTile);
+      SVD_UNROLL for (int e = 0; e < 2; ++e) store(at.row(), at.column(b, e), product[e]);
+    }
+    if (at.warp == b) {
+      SVD_UNROLL for (int e = 0; e < 2; ++e) {
+        if (2 * at.t + e < at.g) store(at.row(), at.column(b, e), tile[kTile * at.g + 2 * at.t + e]);
+      }
+    }
+    if (row >= 0) {
+      E product[2] = {from_real<E>(0), from_real<E>(0)};
+      add_tile_product<Unit>(threads, product, beyond[b][0], beyond[b][1], tile, kTile);
+      SVD_UNROLL for (int e = 0; e < 2; ++e) {
+        const int k = at.column(b, e);
+        m[row * N + k] = row <= k ? product[e] : from_real<E>(0);
+      }
+    }
+  }
+}
+
+// From Q_1^H Q_1 (g, by columns), R_1 (by rows), and Q_1's first N rows, which top(i, j) reads. Results are T and R by
+// columns with ld, and M by rows, each N x N with zeros beyond its triangle. store(i, j, x) takes V_1's entries below the diagonal. False: as
 // factor_gram().
 template <class Unit, int N, class E, class Threads, class Top, class Store>
 SVD_HD bool panel_reflectors(const Threads& threads, const E* g, const E* r1, const PanelMemory<E, N>& memory, Top top,
@@ -378,29 +409,7 @@ SVD_HD bool panel_reflectors(const Threads& threads, const E* g, const E* r1, co
   });
   factor_blocks<Unit, N>(threads, a[0], memory);
   threads.sync();
-  // Multipliers by blocks times the factors of the diagonal blocks.
-  SVD_UNROLL for (int b = 0; b < kTiles; ++b) {
-    const E* const tile = memory.tiles + kTile * kTile * b;
-    if (at.warp > b && at.row() < N) {
-      E product[2] = {from_real<E>(0), from_real<E>(0)};
-      const E* const own = third + at.row() * kLd + at.column(b, 0);
-      add_tile_product<Unit>(threads, product, own[0], own[1], tile, kTile);
-      SVD_UNROLL for (int e = 0; e < 2; ++e) store(at.row(), at.column(b, e), product[e]);
-    }
-    if (at.warp == b) {
-      SVD_UNROLL for (int e = 0; e < 2; ++e) {
-        if (2 * at.t + e < at.g) store(at.row(), at.column(b, e), tile[kTile * at.g + 2 * at.t + e]);
-      }
-    }
-    if (row_of_inverse >= 0) {
-      E product[2] = {from_real<E>(0), from_real<E>(0)};
-      add_tile_product<Unit>(threads, product, a[kOwn - 1][b][0], a[kOwn - 1][b][1], tile, kTile);
-      SVD_UNROLL for (int e = 0; e < 2; ++e) {
-        const int k = at.column(b, e);
-        m[row_of_inverse * N + k] = row_of_inverse <= k ? product[e] : from_real<E>(0);
-      }
-    }
-  }
+  store_multipliers<Unit, N>(threads, third, a[kOwn - 1], row_of_inverse, memory.tiles, store, m);
   // -U S^H, the conjugate of L^-1, and their product.
   each_entry<N>(threads, [&](int i, int k, int b, int e) {
     x[b][e] = i <= k ? negative(times(a[0][b][e], conjugate(memory.signs[k]))) : from_real<E>(0);

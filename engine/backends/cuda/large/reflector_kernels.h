@@ -27,7 +27,7 @@ template <class E>
 inline constexpr int kPanel = kIsComplex<E> ? 32 : 64;
 
 inline constexpr int kRowsOfTile = 64;
-inline constexpr int kGroup = 128;             // columns of panels that are applied together
+inline constexpr int kGroup = 128;              // columns of panels that are applied together
 inline constexpr int kMostParts = 128;          // of a Gram matrix: a function of the rows alone
 inline constexpr int32_t kAllPanels = 1 << 30;  // the first panel that was not taken on, where all were
 inline constexpr int32_t kBrokenPanel = -1;     // ... where one was lost, which no finite matrix does
@@ -265,8 +265,8 @@ __global__ void __launch_bounds__(kPanelThreads, 1) end_panel_kernel(PanelCall<E
   const auto store = [&](int i, int k, E x) {
     if (inside(i, k)) p.data[k * p.ld + i] = x;
   };
-  if (!panel_reflectors<MatrixUnit, N>(threads, call.gram, call.r1, PanelMemory<E, N>(shared), top, store, call.t, call.r, kGroup,
-                           call.rows)) {
+  if (!panel_reflectors<MatrixUnit, N>(threads, call.gram, call.r1, PanelMemory<E, N>(shared), top, store, call.t,
+                                       call.r, kGroup, call.rows)) {
     if (threadIdx.x == 0) *call.failed = kBrokenPanel;
     return;
   }
@@ -293,7 +293,8 @@ __global__ void __launch_bounds__(kPanelThreads, 1) given_panel_kernel(PanelCall
 
 // Block b exchanges R's columns of panel first + b, as far as they lie in the group's triangle.
 template <class E>
-__global__ void __launch_bounds__(kPanelThreads) triangles_kernel(large::LargeView<E> a, E* r, int32_t first, bool into) {
+__global__ void __launch_bounds__(kPanelThreads)
+    triangles_kernel(large::LargeView<E> a, E* r, int32_t first, bool into) {
   constexpr int N = kPanel<E>;
   const int64_t at = (int64_t{first} + blockIdx.x) * N;
   const int before = static_cast<int>(at % kGroup);

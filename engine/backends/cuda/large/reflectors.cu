@@ -166,11 +166,10 @@ void Reflectors<E>::factor_by_library(View a, int64_t first, const PanelCall<E>&
                                            type, tau.get(), type, &work.device_bytes, &work.host_bytes),
             "sizing a QR factorization");
     work.allocate();
-    require(
-        l_.cusolverDnXgeqrf(lane_.cusolver, lane_.params, rest.rows, rest.cols, type, rest.data, rest.ld, type,
-                            tau.get(), type, work.device, work.device_bytes, work.host.get(), work.host_bytes,
-                            work.info),
-        "computing a QR factorization");
+    require(l_.cusolverDnXgeqrf(lane_.cusolver, lane_.params, rest.rows, rest.cols, type, rest.data, rest.ld, type,
+                                tau.get(), type, work.device, work.device_bytes, work.host.get(), work.host_bytes,
+                                work.info),
+            "computing a QR factorization");
     work.check("computing a QR factorization");
   }
   const int32_t no_panel = kAllPanels;

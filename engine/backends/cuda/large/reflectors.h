@@ -1,11 +1,14 @@
-// QR factorization of a matrix on the device, and products with its Q: panels of reflectors (reflector_kernels.h), and
-// cuBLAS's products for all that is behind them. Panels of a group of 128 columns are applied together: with V = [V_1
-// V_2] its triangle is [T_1 X; 0 T_2], X = -T_1 V_1^H V_2 T_2 (Schreiber and Van Loan, SIAM J. Sci. Stat. Comput. 10
-// (1989) 53-57). From the first panel on whose columns depend on each other too much
-// (algorithms/blocks/panel_reflectors.h), the rest is cuSOLVER's, with a triangle T for each of its panels as well.
+// QR factorization of a matrix on the device, and products with its Q. Panels of reflectors are found by our own kernels
+// (reflector_kernels.h), and cuBLAS's products apply them to all that is behind them. Panels of a group of 128 columns
+// are applied together: of V = [V_1 V_2] the triangle is T = [T_1 X; 0 T_2] with X = -T_1 V_1^H V_2 T_2.
 //
-// The factorization is one sequence of launches. The device alone knows whether a panel was taken on, and the host asks
-// once, at the end: a wait for each panel would take as long as the panel.
+// From the first panel on whose columns depend on each other too much (algorithms/blocks/panel_reflectors.h), the rest
+// is cuSOLVER's. T is made from its reflectors as well.
+//
+// The factorization is one sequence of launches. The device alone knows whether a panel was taken on. The host asks once,
+// at the end: a wait for each panel would take as long as the panel.
+//
+// Source of X: Schreiber and Van Loan, SIAM J. Sci. Stat. Comput. 10 (1989) 53-57. Why: decisions/0016.
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_REFLECTORS_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_REFLECTORS_H_
 
