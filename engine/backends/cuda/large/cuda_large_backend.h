@@ -21,7 +21,7 @@
 #include "engine/backends/cuda/device/device_arena.h"
 #include "engine/backends/cuda/large/large_lane.h"
 #include "engine/backends/cuda/large/phase_clock.h"
-#include "engine/backends/cuda/p_step/gram_step.h"
+#include "engine/backends/cuda/p_steps/gram_step.h"
 #include "engine/core/complex.h"
 
 namespace svdserve::cuda {

@@ -12,7 +12,7 @@
 #include "engine/backends/cuda/large/cuda_large_backend.h"
 #include "engine/backends/cuda/large/general_eigenproblem.h"
 #include "engine/backends/cuda/large/large_lane.h"
-#include "engine/backends/cuda/p_step/gram_step.h"
+#include "engine/backends/cuda/p_steps/gram_step.h"
 
 namespace svdserve::cuda {
 namespace {
