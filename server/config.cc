@@ -343,7 +343,7 @@ std::vector<Flag> connection_limit_flags() {
       auto_bytes_flag(
           "memory-quota-bytes", 16 * kMiB, 1024 * kTiB, &C::memory_quota_bytes, kLimits,
           "memory of gRPC for bytes of requests that are not yet complete. Near it gRPC reads slower; "
-          "beyond it gRPC ends calls and connections. auto: --max-inflight-bytes and four messages, at most three "
+          "beyond it gRPC ends calls and connections. auto: --max-inflight-bytes and two messages, at most three "
           "eighths of memory"),
       duration_flag("queue-timeout", "30s", absl::Milliseconds(1), 24 * hour, &C::queue_timeout, kLimits,
                     "time in which a device must take a request. A large matrix waits until its call ends"),

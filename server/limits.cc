@@ -41,8 +41,8 @@ Limit derive_inflight(const Config& config, int64_t memory, int gpus) {
 }
 
 Limit derive_quota(const Config& config, int64_t memory, int64_t inflight) {
-  Limit limit{"memory-quota-bytes", inflight + 4 * config.max_message_bytes,
-              "--max-inflight-bytes and four times --max-message-bytes"};
+  Limit limit{"memory-quota-bytes", inflight + 2 * config.max_message_bytes,
+              "--max-inflight-bytes and twice --max-message-bytes"};
   at_most(whole_mib(memory / 8 * 3), "three eighths of memory", &limit);
   at_least(2 * config.max_message_bytes, "twice --max-message-bytes", &limit);
   return limit;

@@ -7,7 +7,7 @@
 //   max-inflight-bytes  M / 8, at most 4 GiB a GPU (4 GiB without)     4 GiB keep a device busy
 //                       without a GPU at least min(1 GiB, M / 4)       small machines serve, too
 //                       at least 2 max-message-bytes, max-batch-bytes  the largest request fits
-//   memory-quota-bytes  max-inflight-bytes + 4 max-message-bytes       gRPC cuts connections beyond it
+//   memory-quota-bytes  max-inflight-bytes + 2 max-message-bytes       gRPC cuts connections beyond it
 //                       at most 3/8 M                                  a bound for small machines
 //                       at least 2 max-message-bytes                   a single message is not dropped
 //   call-window-bytes   64 KiB; with a GPU 2304 KiB                    see derive_window() in limits.cc

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "engine/algorithms/large/large_backend.h"
-#include "engine/backends/cuda/large/gram_step.h"
+#include "engine/backends/cuda/p_steps/gram_step.h"
 #include "tests/device/device_bench.h"
 
 namespace svdserve::cuda {

@@ -6,7 +6,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "engine/backends/cuda/large/gram_step_kernels.h"
+#include "engine/backends/cuda/p_steps/gram_step_kernels.h"
 #include "tests/device/device_bench.h"
 
 namespace svdserve::cuda {

@@ -270,6 +270,7 @@ soak() {
         failed=0
         "$bin/device_large_kernels" || failed=1
         "$bin/device_gram_step_bench" || failed=1
+        "$bin/device_qr_bench" || failed=1
         "$bin/device_large_bench" || failed=1
         "$bin/device_large_general" || failed=1
         (exit $failed)

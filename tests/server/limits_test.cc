@@ -35,12 +35,12 @@ struct Expected {
 TEST(Limits, FollowTheMachine) {
   const Expected table[] = {
       {512 * kMiB, 0, 128 * kMiB, 192 * kMiB, 0, 32 * kMiB},
-      {2 * kGiB, 0, 512 * kMiB, 768 * kMiB, 0, 256 * kMiB},
-      {2560 * kMiB, 0, 640 * kMiB, 896 * kMiB, 0, 384 * kMiB},
-      {24 * kGiB, 0, 3 * kGiB, 3328 * kMiB, 0, 8960 * kMiB},
-      {560 * kGiB, 0, 4 * kGiB, 4352 * kMiB, 0, 282368 * kMiB},
-      {128 * kGiB, 1, 4 * kGiB, 4352 * kMiB, 4 * kGiB, 58880 * kMiB},
-      {560 * kGiB, 8, 32 * kGiB, 33024 * kMiB, 32 * kGiB, 235264 * kMiB},
+      {2 * kGiB, 0, 512 * kMiB, 640 * kMiB, 0, 320 * kMiB},
+      {2560 * kMiB, 0, 640 * kMiB, 768 * kMiB, 0, 448 * kMiB},
+      {24 * kGiB, 0, 3 * kGiB, 3200 * kMiB, 0, 9024 * kMiB},
+      {560 * kGiB, 0, 4 * kGiB, 4224 * kMiB, 0, 282432 * kMiB},
+      {128 * kGiB, 1, 4 * kGiB, 4224 * kMiB, 4 * kGiB, 58944 * kMiB},
+      {560 * kGiB, 8, 32 * kGiB, 32896 * kMiB, 32 * kGiB, 235328 * kMiB},
   };
   for (const Expected& e : table) {
     const MemoryLimits limits = limits_of(e.memory, e.gpus);
@@ -89,7 +89,7 @@ TEST(Limits, NeverContradictWhatIsGiven) {
 TEST(Limits, OthersFollowWhatIsGiven) {
   const MemoryLimits limits = limits_of(24 * kGiB, 1, {"--max-inflight-bytes=2GiB"});
   EXPECT_EQ(limits.max_inflight_bytes.reason, "given by --max-inflight-bytes");
-  EXPECT_EQ(limits.memory_quota_bytes.value, 2 * kGiB + 256 * kMiB);
+  EXPECT_EQ(limits.memory_quota_bytes.value, 2 * kGiB + 128 * kMiB);
   EXPECT_EQ(limits.cuda_pinned_bytes.value, 2 * kGiB);
   const MemoryLimits all =
       limits_of(24 * kGiB, 1, {"--memory-quota-bytes=1GiB", "--cuda-pinned-bytes=0", "--max-large-bytes=7GiB"});

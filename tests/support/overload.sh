@@ -1,13 +1,24 @@
 #!/usr/bin/env bash
 # Goodput at two and three times the capacity, with a deadline of one second, from several client processes.
-#   tests/support/overload.sh [build/release/bin] [client processes, 4]
+#   tests/support/overload.sh [build/release/bin] [client processes, 4] [cores of the server, 0-3] [flag of the server ...]
+# With cores named, the clients run on the others: then what is measured is the server, not the contest for its cores.
 # Prints, for requests of 128 KB and of 1 MB, the capacity (closed loop, no deadline), then the replies in time at each
 # rate. Prints also how many requests failed in another way than by a rejection or their deadline.
 set -euo pipefail
-bin=${1:-build/release/bin} clients=${2:-4}
+bin=${1:-build/release/bin} clients=${2:-4} cores=${3:-}
+on_server=() on_clients=()
+if [[ $cores ]]; then
+  on_server=(taskset -c "$cores")
+  others=$(python3 -c "
+import os, sys
+mine = {c for part in sys.argv[1].split(',') for low, _, high in [part.partition('-')]
+        for c in range(int(low), int(high or low) + 1)}
+print(','.join(str(c) for c in sorted(os.sched_getaffinity(0) - mine)))" "$cores")
+  on_clients=(taskset -c "$others")
+fi
 folder=$(mktemp -d)
 trap 'kill $server 2> /dev/null; wait; rm -rf "$folder"' EXIT
-"$bin/svdserve" --listen=127.0.0.1:0 --metrics-listen= --ready-file="$folder/ready" > "$folder/log" 2>&1 &
+"${on_server[@]}" "$bin/svdserve" --listen=127.0.0.1:0 --metrics-listen= --ready-file="$folder/ready" "${@:4}" > "$folder/log" 2>&1 &
 server=$!
 for _ in $(seq 300); do
   [[ -s $folder/ready ]] && break
@@ -19,7 +30,7 @@ address=$(sed -n 's/^grpc=//p' "$folder/ready")
 bench() {
   local i pids=()
   for i in $(seq "$clients"); do
-    "$bin/svdctl" bench --address "$address" --shape 32x32 --dtype f64 --seed "$i" --duration 6s --warmup 2s --json \
+    "${on_clients[@]}" "$bin/svdctl" bench --address "$address" --shape 32x32 --dtype f64 --seed "$i" --duration 6s --warmup 2s --json \
       "$@" > "$folder/bench$i" 2>&1 &
     pids+=($!)
   done

@@ -178,7 +178,7 @@ class TallOperand {
 //   View matrix(rows, cols)                  memory for a matrix; contents unspecified. rows, cols >= 0
 //   void release(View)                       gives the memory of a view that matrix() returned back
 //   int32_t* exponents(n), release(int32_t*) memory for n exponents
-//   E* scalars(n), release(E*)               memory for n elements (tau of a QR)
+//   E* scalars(n), release(E*)               memory for what a QR of n columns keeps beside them (tau, or triangles T)
 //   int64_t block_width(n)                   policy: columns of a block for n columns, >= 1
 //   void stage(name)                         names what follows, for phases(): "load", "qr", ...
 //   void sync()                              waits for everything
@@ -206,8 +206,9 @@ class TallOperand {
 //   void copy_exponents(f, g, n)             g := f
 //
 //   void qr(a, tau)                          Householder QR of a.rows >= a.cols: R in the upper triangle, reflectors
-//                                            below it and in tau, as LAPACK's geqrf. (Signs of R's diagonal are free)
-//   void apply_q(op, a, tau, c)              c := Q c or Q^H c, Q the a.rows x a.rows matrix that qr() left in (a, tau)
+//                                            below it and in tau. (Signs of R's diagonal are free)
+//   void apply_q(op, a, tau, c)              c := Q c or Q^H c, Q the a.rows x a.rows matrix that qr() left in (a, tau).
+//                                            Both may be written to meanwhile
 //   void adjoint_of_triangle(r, e, x, f)     (x, f) := (R 2^e)^H scaled, R the upper triangle of r (n x n), 2^e the
 //                                            diagonal matrix of column exponents: x lower triangular, zeros above.
 //                                            e null: zeros

@@ -34,10 +34,6 @@ namespace svdserve::cuda {
   F(cusolverDnXgetrf)             \
   F(cusolverDnXgetrf_bufferSize)  \
   F(cusolverDnXgetrs)             \
-  F(cusolverDnDormqr)             \
-  F(cusolverDnDormqr_bufferSize)  \
-  F(cusolverDnZunmqr)             \
-  F(cusolverDnZunmqr_bufferSize)
 // Since CUDA 12.6. Where they are missing, only general eigenproblems are not served.
 #define SVD_GEEV_FUNCTIONS(F) \
   F(cusolverDnXgeev)          \

@@ -5,9 +5,11 @@
 #include <cmath>
 #include <cstring>
 
+#include "engine/backends/cuda/device/blas.h"
 #include "engine/backends/cuda/large/indefinite_factor.h"
 #include "engine/backends/cuda/large/large_kernels.h"
 #include "engine/backends/cuda/large/library_work.h"
+#include "engine/backends/cuda/large/reflectors.h"
 #include "engine/planner.h"
 #include "engine/policies/cuda_tuning.h"
 
@@ -15,34 +17,6 @@ namespace svdserve::cuda {
 namespace {
 
 using large::LargeStop;
-
-// The libraries' functions by element.
-template <class E>
-struct Blas;
-template <>
-struct Blas<double> {
-  using Native = double;
-  static constexpr cudaDataType kType = CUDA_R_64F;
-  static constexpr auto gemm = &Libraries::cublasDgemm_v2;
-  static constexpr auto herk = &Libraries::cublasDsyrk_v2;
-  static constexpr auto trsm = &Libraries::cublasDtrsm_v2;
-  static constexpr auto apply_q = &Libraries::cusolverDnDormqr;
-  static constexpr auto apply_q_size = &Libraries::cusolverDnDormqr_bufferSize;
-  static constexpr cublasOperation_t kAdjoint = CUBLAS_OP_T;
-  static constexpr double kOperations = 1;  // real multiply-adds of one
-};
-template <>
-struct Blas<Complex> {
-  using Native = cuDoubleComplex;
-  static constexpr cudaDataType kType = CUDA_C_64F;
-  static constexpr auto gemm = &Libraries::cublasZgemm_v2;
-  static constexpr auto herk = &Libraries::cublasZherk_v2;
-  static constexpr auto trsm = &Libraries::cublasZtrsm_v2;
-  static constexpr auto apply_q = &Libraries::cusolverDnZunmqr;
-  static constexpr auto apply_q_size = &Libraries::cusolverDnZunmqr_bufferSize;
-  static constexpr cublasOperation_t kAdjoint = CUBLAS_OP_C;
-  static constexpr double kOperations = 4;
-};
 
 // Blocks whose rows of X^H X are computed at once. A p-step of n columns in pairs of K has a workspace of more than
 // 8 n (K - 1) elements, and these rows take 4 K n of them.
@@ -54,15 +28,6 @@ unsigned blocks(int64_t n) { return static_cast<unsigned>((n + 255) / 256); }
 dim3 turn_grid(int64_t lines, int64_t length) {
   const auto tiles = [](int64_t n) { return static_cast<unsigned>((n + kTurnTile - 1) / kTurnTile); };
   return {tiles(length), tiles(lines), 1};
-}
-
-template <class E>
-const typename Blas<E>::Native* native(const E* p) {
-  return reinterpret_cast<const typename Blas<E>::Native*>(p);
-}
-template <class E>
-typename Blas<E>::Native* native(E* p) {
-  return reinterpret_cast<typename Blas<E>::Native*>(p);
 }
 
 void launched() { require(cudaGetLastError(), "launching a kernel"); }
@@ -132,7 +97,7 @@ void CudaLargeBackend<E>::release(int32_t* f) {
 
 template <class E>
 E* CudaLargeBackend<E>::scalars(int64_t n) {
-  return take<E>(n);
+  return take<E>(Reflectors<E>::elements(n));
 }
 
 template <class E>
@@ -465,40 +430,17 @@ void CudaLargeBackend<E>::count(double multiply_adds_twice) {
 template <class E>
 void CudaLargeBackend<E>::qr(View a, E* tau) {
   if (a.cols == 0) return;
-  watch_.check();
-  LibraryWork work(lane_, arena_);
-  require(l_.cusolverDnXgeqrf_bufferSize(lane_.cusolver, lane_.params, a.rows, a.cols, Blas<E>::kType, a.data, a.ld,
-                                         Blas<E>::kType, tau, Blas<E>::kType, &work.device_bytes, &work.host_bytes),
-          "sizing a QR factorization");
-  work.allocate();
-  require(l_.cusolverDnXgeqrf(lane_.cusolver, lane_.params, a.rows, a.cols, Blas<E>::kType, a.data, a.ld,
-                              Blas<E>::kType, tau, Blas<E>::kType, work.device, work.device_bytes, work.host.get(),
-                              work.host_bytes, work.info),
-          "computing a QR factorization");
+  Reflectors<E>(lane_, arena_, watch_).factor(a, tau);
   const double m = static_cast<double>(a.rows), n = static_cast<double>(a.cols);
   count(2 * n * n * (m - n / 3));
-  work.check("computing a QR factorization");
 }
 
 template <class E>
 void CudaLargeBackend<E>::apply_q(Op op, View a, E* tau, View c) {
   if (c.rows == 0 || c.cols == 0 || a.cols == 0) return;
-  const auto transpose = op == Op::kAdjoint ? Blas<E>::kAdjoint : CUBLAS_OP_N;
-  const int m = narrow_size(c.rows), n = narrow_size(c.cols), k = narrow_size(a.cols);
-  int elements = 0;
-  require((l_.*Blas<E>::apply_q_size)(lane_.cusolver, CUBLAS_SIDE_LEFT, transpose, m, n, k, native(a.data),
-                                      narrow_size(a.ld), native(tau), native(c.data), narrow_size(c.ld), &elements),
-          "sizing the application of Q");
-  LibraryWork work(lane_, arena_);
-  work.device_bytes = static_cast<size_t>(elements) * sizeof(E);
-  work.allocate();
-  require((l_.*Blas<E>::apply_q)(lane_.cusolver, CUBLAS_SIDE_LEFT, transpose, m, n, k, native(a.data),
-                                 narrow_size(a.ld), native(tau), native(c.data), narrow_size(c.ld),
-                                 static_cast<typename Blas<E>::Native*>(work.device), elements, work.info),
-          "applying Q");
+  Reflectors<E>(lane_, arena_, watch_).apply(op, a, tau, c);
   const double all = static_cast<double>(c.cols) * static_cast<double>(a.cols);
   count(2 * all * (2 * static_cast<double>(a.rows) - static_cast<double>(a.cols)));
-  work.check("applying Q");
 }
 
 template <class E>

@@ -1,5 +1,6 @@
-// The back end of large matrices on a GPU: algorithms/large/large_backend.h is the contract of every operation. QR,
-// eigenbasis and products of whole matrices are cuSOLVER's and cuBLAS's; p-steps are our own (gram_step.h).
+// The back end of large matrices on a GPU: algorithms/large/large_backend.h is the contract of every operation.
+// Eigenbasis and products of whole matrices are cuSOLVER's and cuBLAS's; QR (reflectors.h) and p-steps (gram_step.h) are
+// our own.
 //
 // One thing of p_step() is different here: the Gram matrix itself is swept, not its Cholesky factor, and nothing falls
 // to QR. Where a Gram matrix has lost the digits of a pair, W is orthogonal all the same. The next sweep begins with the
@@ -19,9 +20,9 @@
 
 #include "engine/algorithms/large/large_backend.h"
 #include "engine/backends/cuda/device/device_arena.h"
-#include "engine/backends/cuda/large/gram_step.h"
 #include "engine/backends/cuda/large/large_lane.h"
 #include "engine/backends/cuda/large/phase_clock.h"
+#include "engine/backends/cuda/p_steps/gram_step.h"
 #include "engine/core/complex.h"
 
 namespace svdserve::cuda {

@@ -11,8 +11,8 @@
 #include "engine/backends/cuda/device/library_loader.h"
 #include "engine/backends/cuda/large/cuda_large_backend.h"
 #include "engine/backends/cuda/large/general_eigenproblem.h"
-#include "engine/backends/cuda/large/gram_step.h"
 #include "engine/backends/cuda/large/large_lane.h"
+#include "engine/backends/cuda/p_steps/gram_step.h"
 
 namespace svdserve::cuda {
 namespace {

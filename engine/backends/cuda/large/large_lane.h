@@ -11,7 +11,7 @@
 #include "engine/algorithms/large/large_backend.h"
 #include "engine/backends/cuda/device/copy_threads.h"
 #include "engine/backends/cuda/device/library_loader.h"
-#include "engine/backends/cuda/large/gram_step.h"
+#include "engine/backends/cuda/p_steps/gram_step.h"
 
 namespace svdserve::cuda {
 

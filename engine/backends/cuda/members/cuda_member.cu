@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/backends/cuda/large/gram_step.h"
+#include "engine/backends/cuda/p_steps/gram_step.h"
 
 namespace svdserve::cuda {
 namespace {

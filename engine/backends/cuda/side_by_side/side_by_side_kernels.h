@@ -1,13 +1,13 @@
 // Kernels around the p-steps of matrices side by side: in, the order of columns, the end of a sweep, out. All are bound by
-// memory. The algorithm is in side_by_side.h, the p-steps in large/gram_step_kernels.h.
+// memory. The algorithm is in side_by_side.h, the p-steps in p_steps/gram_step_kernels.h.
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_SIDE_BY_SIDE_SIDE_BY_SIDE_KERNELS_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_SIDE_BY_SIDE_SIDE_BY_SIDE_KERNELS_H_
 
 #include <type_traits>
 
 #include "engine/backends/cuda/lanes/vectors_kernels.h"
-#include "engine/backends/cuda/large/gram_step.h"
 #include "engine/backends/cuda/large/large_kernels.h"
+#include "engine/backends/cuda/p_steps/gram_step.h"
 
 namespace svdserve::cuda {
 

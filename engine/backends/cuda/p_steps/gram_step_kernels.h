@@ -5,8 +5,8 @@
 // X and V are column-major in device memory, every column aligned to 16 bytes. Slabs of rows stream through shared
 // memory by asynchronous copies, two or more at a time, with zeros for rows and columns beyond the last. The matrix units
 // compute the products.
-#ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_GRAM_STEP_KERNELS_H_
-#define SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_GRAM_STEP_KERNELS_H_
+#ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_P_STEPS_GRAM_STEP_KERNELS_H_
+#define SVDSERVE_ENGINE_BACKENDS_CUDA_P_STEPS_GRAM_STEP_KERNELS_H_
 
 #include <cuda_pipeline_primitives.h>
 
@@ -14,7 +14,7 @@
 #include "engine/algorithms/large/large_backend.h"
 #include "engine/backends/cuda/device/matrix_unit.h"
 #include "engine/backends/cuda/device/teams.h"
-#include "engine/backends/cuda/large/gram_step.h"
+#include "engine/backends/cuda/p_steps/gram_step.h"
 
 namespace svdserve::cuda {
 
@@ -572,4 +572,4 @@ __global__ void __launch_bounds__(256, (PostShape<E, K>::kBlocks)) postmultiply_
 }
 
 }  // namespace svdserve::cuda
-#endif  // SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_GRAM_STEP_KERNELS_H_
+#endif  // SVDSERVE_ENGINE_BACKENDS_CUDA_P_STEPS_GRAM_STEP_KERNELS_H_

@@ -1,7 +1,7 @@
 // One p-step of block Jacobi on the device, which sweeps Gram matrices (gram_step_kernels.h): what it is called with. A
 // CPU has triangle_step.h instead (decisions/0014-two-p-steps.md). E: double or Complex.
-#ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_GRAM_STEP_H_
-#define SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_GRAM_STEP_H_
+#ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_P_STEPS_GRAM_STEP_H_
+#define SVDSERVE_ENGINE_BACKENDS_CUDA_P_STEPS_GRAM_STEP_H_
 
 #include <cuda_runtime_api.h>
 
@@ -138,4 +138,4 @@ cudaError_t launch_gram_step(const GramStepCall<E>& call, const GramStepLimits& 
                              cudaStream_t stream);
 
 }  // namespace svdserve::cuda
-#endif  // SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_GRAM_STEP_H_
+#endif  // SVDSERVE_ENGINE_BACKENDS_CUDA_P_STEPS_GRAM_STEP_H_

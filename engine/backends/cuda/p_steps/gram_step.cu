@@ -1,8 +1,8 @@
-#include "engine/backends/cuda/large/gram_step.h"
+#include "engine/backends/cuda/p_steps/gram_step.h"
 
 #include <algorithm>
 
-#include "engine/backends/cuda/large/gram_step_kernels.h"
+#include "engine/backends/cuda/p_steps/gram_step_kernels.h"
 
 namespace svdserve::cuda {
 namespace {

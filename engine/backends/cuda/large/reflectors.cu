@@ -1,0 +1,246 @@
+#include "engine/backends/cuda/large/reflectors.h"
+
+#include <algorithm>
+
+#include "engine/backends/cuda/device/blas.h"
+#include "engine/backends/cuda/large/library_work.h"
+#include "engine/backends/cuda/large/reflector_kernels.h"
+
+namespace svdserve::cuda {
+namespace {
+
+using large::LargeStop;
+using large::Op;
+
+int narrow_size(int64_t n) { return static_cast<int>(n); }  // at most kMaxLargeDimension
+void launched() { require(cudaGetLastError(), "launching a kernel"); }
+
+int64_t panel_count(int64_t n, int width) { return (n + width - 1) / width; }
+
+// A piece of the arena for as long as the object lives.
+template <class T>
+class Piece {
+ public:
+  Piece(DeviceArena& arena, int64_t n) : arena_(arena), data_(take_piece<T>(arena, n)) {}
+  ~Piece() { arena_.give_back(data_); }
+  Piece(const Piece&) = delete;
+  Piece& operator=(const Piece&) = delete;
+  T* get() const { return data_; }
+
+ private:
+  DeviceArena& arena_;
+  T* data_;
+};
+
+template <class Kernel>
+void allow_shared(Kernel kernel, int bytes) {
+  require(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), "sizing shared memory");
+}
+
+}  // namespace
+
+template <class E>
+Reflectors<E>::Reflectors(LargeLane& lane, DeviceArena& arena, const large::LargeWatch& watch)
+    : lane_(lane), arena_(arena), watch_(watch), l_(libraries()) {}
+
+template <class E>
+int64_t Reflectors<E>::elements(int64_t n) {
+  return panel_count(n, kGroup) * kGroup * kGroup;
+}
+
+template <class E>
+auto Reflectors<E>::panel_of(View a, int64_t index) const -> View {
+  const int64_t at = index * kPanel<E>;
+  return a.block(at, at, a.rows - at, std::min<int64_t>(kPanel<E>, a.cols - at));
+}
+
+template <class E>
+void Reflectors<E>::allow() const {
+  allow_shared(rows_kernel<E, RowStep::kGram>, RowTile<E>::kBytes);
+  allow_shared(rows_kernel<E, RowStep::kSolve>, RowTile<E>::kBytes);
+  allow_shared(rows_kernel<E, RowStep::kMultiply>, RowTile<E>::kBytes);
+  allow_shared(begin_panel_kernel<E>, PanelMemory<E, kPanel<E>>::bytes());
+  allow_shared(given_panel_kernel<E>, PanelMemory<E, kPanel<E>>::bytes());
+  allow_shared(end_panel_kernel<E>, PanelMemory<E, kPanel<E>>::bytes());
+}
+
+// The Gram matrix of the panel's columns, or of P R_1^-1, which takes their place.
+template <class E>
+void Reflectors<E>::enqueue_gram(const PanelCall<E>& call, bool solved) {
+  const int64_t tiles = (call.p.rows + kRowsOfTile - 1) / kRowsOfTile;
+  const auto parts = static_cast<unsigned>(std::min<int64_t>(tiles, kMostParts));
+  if (solved) {
+    rows_kernel<E, RowStep::kSolve><<<parts, kPanelThreads, RowTile<E>::kBytes, lane_.stream>>>(call);
+  } else {
+    rows_kernel<E, RowStep::kGram><<<parts, kPanelThreads, RowTile<E>::kBytes, lane_.stream>>>(call);
+  }
+  launched();
+  constexpr unsigned kBlocks = 4 * kPanel<E> * kPanel<E> / kPanelThreads;
+  add_parts_kernel<E><<<kBlocks, kPanelThreads, 0, lane_.stream>>>(call, static_cast<int>(parts));
+  launched();
+}
+
+template <class E>
+void Reflectors<E>::enqueue_panel(const PanelCall<E>& call) {
+  enqueue_gram(call, false);
+  begin_panel_kernel<E><<<1, kPanelThreads, PanelMemory<E, kPanel<E>>::bytes(), lane_.stream>>>(call);
+  launched();
+  enqueue_gram(call, true);
+  end_panel_kernel<E><<<1, kPanelThreads, PanelMemory<E, kPanel<E>>::bytes(), lane_.stream>>>(call);
+  launched();
+  const int64_t below = (call.p.rows - kPanel<E> + kRowsOfTile - 1) / kRowsOfTile;
+  if (below <= 0) return;
+  const auto blocks = static_cast<unsigned>(std::min<int64_t>(below, 8 * lane_.limits.multiprocessors));
+  rows_kernel<E, RowStep::kMultiply><<<blocks, kPanelThreads, RowTile<E>::kBytes, lane_.stream>>>(call);
+  launched();
+}
+
+template <class E>
+PanelCall<E> Reflectors<E>::call_of(View a, int64_t index, const PanelCall<E>& all, E* t) const {
+  PanelCall<E> call = all;
+  const int64_t at = index * kPanel<E>, before = at % kGroup;
+  const int64_t place = at / kGroup * (kGroup * kGroup) + before * (kGroup + 1);
+  call.index = static_cast<int32_t>(index);
+  call.p = panel_of(a, index);
+  call.t = t + place;
+  call.r = all.r + place;
+  call.before = static_cast<int32_t>(before);
+  return call;
+}
+
+template <class E>
+void Reflectors<E>::factor(View a, E* t) {
+  constexpr int N = kPanel<E>, kSquare = N * N;
+  const int64_t panels = panel_count(a.cols, N);
+  const Piece<E> parts(arena_, int64_t{kMostParts} * kSquare), small(arena_, 3 * kSquare);
+  const Piece<E> triangles(arena_, elements(a.cols)), w(arena_, 2 * int64_t{kGroup} * std::max<int64_t>(a.cols, N));
+  const Piece<int32_t> first_failed(arena_, 1);
+  int32_t failed = kAllPanels;
+  require(cudaMemcpyAsync(first_failed.get(), &failed, sizeof failed, cudaMemcpyHostToDevice, lane_.stream),
+          "uploading");
+  require(cudaMemsetAsync(t, 0, static_cast<size_t>(elements(a.cols)) * sizeof(E), lane_.stream), "clearing memory");
+  PanelCall<E> all{};
+  all.failed = first_failed.get();
+  all.parts = parts.get();
+  all.gram = small.get();
+  all.r1 = all.gram + kSquare;
+  all.rows = all.r1 + kSquare;
+  all.r = triangles.get();
+  allow();
+  if (PanelMemory<E, N>::bytes() > lane_.limits.shared_bytes) failed = 0;
+  for (int64_t i = 0; i < panels && failed != 0; ++i) {
+    watch_.check();
+    const PanelCall<E> call = call_of(a, i, all, t);
+    const int64_t at = i * N, group = at - call.before, behind = at + call.p.cols;
+    const auto reflectors = [&](int64_t width) { return a.block(group, group, a.rows - group, width); };
+    const auto rest = [&](int64_t first, int64_t width) { return a.block(group, first, a.rows - group, width); };
+    E* const triangle = t + group / kGroup * (kGroup * kGroup);
+    if (call.before > 0) {
+      apply_group(Op::kAdjoint, reflectors(call.before), triangle, rest(at, call.p.cols), w.get());
+    }
+    enqueue_panel(call);
+    join(a, call, w.get());
+    const bool ends = behind % kGroup == 0;
+    if (ends && behind < a.cols) {
+      apply_group(Op::kAdjoint, reflectors(behind - group), triangle, rest(behind, a.cols - behind), w.get());
+    }
+  }
+  if (failed != 0) download(lane_, &failed, first_failed.get(), 1);
+  if (failed == kBrokenPanel) throw LargeStop{LargeStatus::kFault, "a QR factorization lost its reflectors"};
+  const int64_t taken = std::min<int64_t>(failed, panels);
+  if (taken < panels) factor_by_library(a, taken, all, t, w.get());
+  exchange(a, triangles.get(), 0, panels, true);
+}
+
+// Panels from `first` on, to which those before have been applied.
+template <class E>
+void Reflectors<E>::factor_by_library(View a, int64_t first, const PanelCall<E>& all, E* t, E* w) {
+  constexpr int N = kPanel<E>;
+  const int64_t at = first * N, panels = panel_count(a.cols, N);
+  const View rest = a.block(at, at, a.rows - at, a.cols - at);
+  const Piece<E> tau(arena_, (panels - first) * N);
+  {
+    LibraryWork work(lane_, arena_);
+    const auto type = Blas<E>::kType;
+    require(l_.cusolverDnXgeqrf_bufferSize(lane_.cusolver, lane_.params, rest.rows, rest.cols, type, rest.data, rest.ld,
+                                           type, tau.get(), type, &work.device_bytes, &work.host_bytes),
+            "sizing a QR factorization");
+    work.allocate();
+    require(l_.cusolverDnXgeqrf(lane_.cusolver, lane_.params, rest.rows, rest.cols, type, rest.data, rest.ld, type,
+                                tau.get(), type, work.device, work.device_bytes, work.host.get(), work.host_bytes,
+                                work.info),
+            "computing a QR factorization");
+    work.check("computing a QR factorization");
+  }
+  const int32_t no_panel = kAllPanels;
+  require(cudaMemcpyAsync(all.failed, &no_panel, sizeof no_panel, cudaMemcpyHostToDevice, lane_.stream), "uploading");
+  exchange(a, all.r, first, panels - first, false);
+  for (int64_t i = first; i < panels; ++i) {
+    const PanelCall<E> call = call_of(a, i, all, t);
+    enqueue_gram(call, false);
+    given_panel_kernel<E>
+        <<<1, kPanelThreads, PanelMemory<E, N>::bytes(), lane_.stream>>>(call, tau.get() + (i - first) * N);
+    launched();
+    join(a, call, w);
+  }
+}
+
+template <class E>
+void Reflectors<E>::join(View a, const PanelCall<E>& call, E* w) {
+  if (call.before == 0) return;
+  constexpr int N = kPanel<E>;
+  const int64_t at = call.index * int64_t{N}, group = at - call.before;
+  const View v = a.block(at, group, a.rows - at, call.before);
+  const View triangle{call.t - call.before * (kGroup + 1), call.before, call.before, kGroup};
+  const View own{call.t, call.p.cols, call.p.cols, kGroup};
+  const View first{w, call.before, call.p.cols, kGroup}, second{w + kGroup * N, call.before, call.p.cols, kGroup};
+  gemm(true, 1, v, call.p, 0, first);
+  gemm(false, 1, first, own, 0, second);
+  gemm(false, -1, triangle, second, 0, {call.t - call.before, call.before, call.p.cols, kGroup});
+}
+
+template <class E>
+void Reflectors<E>::apply(Op op, View a, const E* t, View c) {
+  const int64_t groups = panel_count(a.cols, kGroup), panels = panel_count(a.cols, kPanel<E>);
+  const Piece<E> triangles(arena_, elements(a.cols)), w(arena_, 2 * int64_t{kGroup} * c.cols);
+  exchange(a, triangles.get(), 0, panels, false);
+  for (int64_t step = 0; step < groups; ++step) {
+    watch_.check();
+    const int64_t group = op == Op::kAdjoint ? step : groups - 1 - step, at = group * kGroup;
+    const View v = a.block(at, at, a.rows - at, std::min<int64_t>(kGroup, a.cols - at));
+    apply_group(op, v, t + group * (kGroup * kGroup), c.block(at, 0, v.rows, c.cols), w.get());
+  }
+  exchange(a, triangles.get(), 0, panels, true);
+}
+
+template <class E>
+void Reflectors<E>::apply_group(Op op, View v, const E* t, View c, E* w) {
+  const View first{w, v.cols, c.cols, kGroup}, second{w + kGroup * c.cols, v.cols, c.cols, kGroup};
+  const View triangle{const_cast<E*>(t), v.cols, v.cols, kGroup};
+  gemm(true, 1, v, c, 0, first);
+  gemm(op == Op::kAdjoint, 1, triangle, first, 0, second);
+  gemm(false, -1, v, second, 1, c);
+}
+
+template <class E>
+void Reflectors<E>::gemm(bool adjoint_a, double alpha, View a, View b, double beta, View c) {
+  const E one = from_real<E>(alpha), other = from_real<E>(beta);
+  require(
+      (l_.*Blas<E>::gemm)(lane_.cublas, adjoint_a ? Blas<E>::kAdjoint : CUBLAS_OP_N, CUBLAS_OP_N, narrow_size(c.rows),
+                          narrow_size(c.cols), narrow_size(b.rows), native(&one), native(a.data), narrow_size(a.ld),
+                          native(b.data), narrow_size(b.ld), native(&other), native(c.data), narrow_size(c.ld)),
+      "multiplying matrices");
+}
+
+template <class E>
+void Reflectors<E>::exchange(View a, E* r, int64_t first, int64_t count, bool into) {
+  if (count == 0) return;
+  triangles_kernel<E>
+      <<<static_cast<unsigned>(count), kPanelThreads, 0, lane_.stream>>>(a, r, static_cast<int32_t>(first), into);
+  launched();
+}
+
+template class Reflectors<double>;
+template class Reflectors<Complex>;
+
+}  // namespace svdserve::cuda

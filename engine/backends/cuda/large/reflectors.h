@@ -1,0 +1,71 @@
+// QR factorization of a matrix on the device, and products with its Q. Panels of reflectors are found by our own kernels
+// (reflector_kernels.h), and cuBLAS's products apply them to all that is behind them. Panels of a group of 128 columns
+// are applied together: of V = [V_1 V_2] the triangle is T = [T_1 X; 0 T_2] with X = -T_1 V_1^H V_2 T_2.
+//
+// From the first panel on whose columns depend on each other too much (algorithms/blocks/panel_reflectors.h), the rest
+// is cuSOLVER's. T is made from its reflectors as well.
+//
+// The factorization is one sequence of launches. The device alone knows whether a panel was taken on. The host asks once,
+// at the end: a wait for each panel would take as long as the panel.
+//
+// Source of X: Schreiber and Van Loan, SIAM J. Sci. Stat. Comput. 10 (1989) 53-57. Why: decisions/0016.
+#ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_REFLECTORS_H_
+#define SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_REFLECTORS_H_
+
+#include <cstdint>
+
+#include "engine/algorithms/large/large_backend.h"
+#include "engine/backends/cuda/device/device_arena.h"
+#include "engine/backends/cuda/device/library_loader.h"
+#include "engine/backends/cuda/large/large_lane.h"
+
+namespace svdserve::cuda {
+
+template <class E>
+struct PanelCall;
+
+// E: double or Complex. Throws large::LargeStop. Work is enqueued on the lane's stream; factor() waits.
+template <class E>
+class Reflectors {
+ public:
+  using View = large::LargeView<E>;
+
+  // All must outlive the object.
+  Reflectors(LargeLane& lane, DeviceArena& arena, const large::LargeWatch& watch);
+
+  // How many elements `t` has for n columns: for each group its triangle.
+  static int64_t elements(int64_t n);
+
+  // a = Q R, a.rows >= a.cols: R in the upper triangle, reflectors below it, and t. Device memory.
+  void factor(View a, E* t);
+  // c := Q c or Q^H c. The matrix a is as it was afterwards, and written to meanwhile.
+  void apply(large::Op op, View a, const E* t, View c);
+
+ private:
+  View panel_of(View a, int64_t index) const;
+  void allow() const;
+  void enqueue_panel(const PanelCall<E>& call);
+  void enqueue_gram(const PanelCall<E>& call, bool solved);
+  void factor_by_library(View a, int64_t first, const PanelCall<E>& all, E* t, E* w);
+  // The panel and its place in its group.
+  PanelCall<E> call_of(View a, int64_t index, const PanelCall<E>& all, E* t) const;
+  // c := H c or H^H c, for a group's reflectors with their ones and zeros, or the first of them. w: two of kGroup x
+  // c.cols elements.
+  void apply_group(large::Op op, View v, const E* t, View c, E* w);
+  // X of the panel's columns in its group's triangle.
+  void join(View a, const PanelCall<E>& call, E* w);
+  void gemm(bool adjoint_a, double alpha, View a, View b, double beta, View c);
+  // R's parts in the triangles of `count` panels, into the matrix, or out of it and ones and zeros in their place.
+  void exchange(View a, E* r, int64_t first, int64_t count, bool into);
+
+  LargeLane& lane_;
+  DeviceArena& arena_;
+  const large::LargeWatch& watch_;
+  const Libraries& l_;
+};
+
+extern template class Reflectors<double>;
+extern template class Reflectors<Complex>;
+
+}  // namespace svdserve::cuda
+#endif  // SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_REFLECTORS_H_
