@@ -1,9 +1,15 @@
 // A ring of host members has the same bits for every number of members. They are those of one device where sweeps have
 // the same order.
 #include <algorithm>
+#include <condition_variable>
 #include <cstdint>
 #include <limits>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <new>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "engine/algorithms/large/super_block_sweep.h"
@@ -37,6 +43,58 @@ LargeOptions jacobi(Vectors vectors = Vectors::kThin) {
 }
 
 Problem problem_of(const Matrix& a) { return {a.rows, a.cols, a.dtype, Order::kRowMajor}; }
+
+// A member that reaches no memory of others. Unions go as messages, as between processes.
+template <class E>
+class MessageMember : host::HostMember<E> {
+ public:
+  using Base = host::HostMember<E>;
+  using Element = E;
+
+  MessageMember(int /*device*/, const std::shared_ptr<host::SharedTracking>& tracking)
+      : Base(nullptr, 1, tracking), ring_(tracking.get()) {}
+  using Base::give;
+  using Base::p_step;
+  using Base::read_counters;
+  using Base::reset_counters;
+  using Base::stop;
+  using Base::take;
+  using Base::tell;
+  void reserve(const ring::RingShape& shape) {
+    shape_ = shape;
+    Base::reserve(shape);
+  }
+  void exchange(int own, int partner, const ring::UnionPlace& sent, const ring::UnionPlace& got) {
+    ring::Checkpoint<E> message(shape_.rows, shape_.v_rows, sent.count, allocate);
+    Base::give(sent, message.columns(0, sent.count));
+    Post& post = Post::instance();
+    std::unique_lock lock(post.mutex);
+    post.boxes[{ring_, own, partner}] = message.memory;
+    post.posted.notify_all();
+    const std::tuple<const void*, int, int> expected(ring_, partner, own);
+    post.posted.wait(lock, [&] { return post.boxes.count(expected) > 0; });
+    const std::shared_ptr<void> memory = post.boxes.extract(expected).mapped();
+    const ring::Checkpoint<E> answer(shape_.rows, shape_.v_rows, got.count, [&](uint64_t) { return memory; });
+    Base::take(got, answer.columns(0, got.count));
+  }
+
+ private:
+  struct Post {
+    static Post& instance() {
+      static Post post;
+      return post;
+    }
+    std::mutex mutex;
+    std::condition_variable posted;
+    std::map<std::tuple<const void*, int, int>, std::shared_ptr<void>> boxes;  // of a ring: from, to
+  };
+  static std::shared_ptr<void> allocate(uint64_t bytes) {
+    return std::shared_ptr<void>(::operator new(bytes), [](void* memory) { ::operator delete(memory); });
+  }
+
+  const void* const ring_;
+  ring::RingShape shape_;
+};
 
 // Runs it on every ring. Returns the result.
 LargeResult expect_same_on_every_ring(const Matrix& a, const LargeOptions& options, int64_t width,
@@ -159,6 +217,20 @@ TEST(Ring, ANumberThatIsNotFiniteIsFound) {
   EXPECT_EQ(r.outcome.status, LargeStatus::kNonFinite);
   EXPECT_EQ(r.outcome.row, 7);
   EXPECT_EQ(r.outcome.col, 3);
+}
+
+TEST(Ring, MembersMayExchangeMessages) {
+  static_assert(ring::ExchangingMember<MessageMember<double>> && !ring::PeerMember<MessageMember<double>>);
+  for (const DType dtype : {DType::kF64, DType::kC128}) {
+    for (const int64_t n : {3, 33, 50}) {
+      const Matrix a = generate(Kind::kNormal, dtype, n, n, 4);
+      const LargePlan plan = large_plan_of(problem_of(a), jacobi());
+      const LargeResult first = run_large(RingTestEngine(1, 2), plan, a);
+      for (const int members : kRings) {
+        expect_same_bits(first, run_large(RingTestEngineOf<MessageMember>(members, 2), plan, a));
+      }
+    }
+  }
 }
 
 TEST(Ring, OfTheFacade) {

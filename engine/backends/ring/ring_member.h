@@ -53,24 +53,38 @@ enum class RingMark : uint8_t { kDone, kSent };
 //   void reserve(RingShape)                  three slots, numbered 0 .. 2, one behind the other; contents unspecified
 //   void take(place, columns)                the union there := columns. waits
 //   void give(place, columns)                columns := the union there. waits
+// and either, where members reach each other's memory,
 //   void mark(RingMark)                      the point of the latest mark of this kind
 //   void await(member, RingMark)             what follows here sees all before that member's latest mark of this kind
 //   void send(place, to, to_slot)            the union goes into that slot of member `to`
+// or, where they do not, such as by NCCL's ncclSend and ncclRecv,
+//   void exchange(own, partner, sent, got)   member number `own` sends a union to member number `partner` of this ring,
+//                                            which calls this at the same time, and gets one into a free slot
+// and
 //   void p_step(step)                        of PStep, x.data, f, v.data and both ld are the member's to fill in. With
 //                                            places: column c of slot s is column s * slot_columns + c
 //   void reset_counters(); PStepCounters read_counters()      the second waits
 //   void tell(phases)                        adds the times of its p-steps
 //   void stop()                              from any thread, at any time: what runs may end early, by throwing
 template <class M>
-concept RingMember = requires(M& m, M& other, const RingShape& shape, const UnionPlace& place,
-                              const RingColumns<typename M::Element>& columns,
-                              const large::PStep<typename M::Element>& step, std::vector<LargePhaseTime>& phases) {
-  m.reserve(shape);
-  m.take(place, columns);
-  m.give(place, columns);
+concept ExchangingMember = requires(M& m, const UnionPlace& place) {
+  m.exchange(0, 1, place, place);
+};
+template <class M>
+concept PeerMember = requires(M& m, M& other, const UnionPlace& place) {
   m.mark(RingMark::kDone);
   m.await(other, RingMark::kSent);
   m.send(place, other, 0);
+};
+template <class M>
+concept RingMember = (PeerMember<M> || ExchangingMember<M>)&&requires(M& m, const RingShape& shape,
+                                                                      const UnionPlace& place,
+                                                                      const RingColumns<typename M::Element>& columns,
+                                                                      const large::PStep<typename M::Element>& step,
+                                                                      std::vector<LargePhaseTime>& phases) {
+  m.reserve(shape);
+  m.take(place, columns);
+  m.give(place, columns);
   m.p_step(step);
   m.reset_counters();
   { m.read_counters() } -> std::same_as<large::PStepCounters>;

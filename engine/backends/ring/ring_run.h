@@ -3,8 +3,8 @@
 // A swap has a part on the thread of each of the two. A member's p-steps may still read its free slot, so the partner sends
 // once they are done. Both send at once. Then each waits until what it gets is there.
 //   mark done; meet; await the partner's done; send; mark sent; meet; await the partner's sent
-// Meetings are of host threads, all else may be events of devices. A second kind of swap, between processes, would send
-// and receive in the place of these lines.
+// Meetings are of host threads, all else may be events of devices. Members that reach no memory of each other have an
+// exchange() of their own between the two meetings.
 #ifndef SVDSERVE_ENGINE_BACKENDS_RING_RING_RUN_H_
 #define SVDSERVE_ENGINE_BACKENDS_RING_RING_RUN_H_
 
@@ -73,14 +73,21 @@ struct RingRun {
  private:
   void swap(int m, const RingAction& action, MeetingPlace& place) {
     Member& own = *members[static_cast<size_t>(m)];
-    Member& partner = *members[static_cast<size_t>(action.partner)];
-    own.mark(RingMark::kDone);
-    place.meet(m, action.partner, 2 * action.meeting);
-    own.await(partner, RingMark::kDone);
-    own.send(place_of(action.sent_slot, action.sent_union), partner, action.partner_slot);
-    own.mark(RingMark::kSent);
-    place.meet(m, action.partner, 2 * action.meeting + 1);
-    own.await(partner, RingMark::kSent);
+    const UnionPlace sent = place_of(action.sent_slot, action.sent_union);
+    if constexpr (ExchangingMember<Member>) {
+      place.meet(m, action.partner, 2 * action.meeting);
+      own.exchange(m, action.partner, sent, place_of(action.free_slot, action.got_union));
+      place.meet(m, action.partner, 2 * action.meeting + 1);
+    } else {
+      Member& partner = *members[static_cast<size_t>(action.partner)];
+      own.mark(RingMark::kDone);
+      place.meet(m, action.partner, 2 * action.meeting);
+      own.await(partner, RingMark::kDone);
+      own.send(sent, partner, action.partner_slot);
+      own.mark(RingMark::kSent);
+      place.meet(m, action.partner, 2 * action.meeting + 1);
+      own.await(partner, RingMark::kSent);
+    }
   }
 
   UnionPlace place_of(int slot, int u) const {
