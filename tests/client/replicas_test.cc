@@ -9,11 +9,11 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-const Clock::time_point kNow = Clock::time_point(seconds(1000));
+const Clock::time_point kStart = Clock::time_point(seconds(1000));
 
-Status unavailable() { return {.code = Code::kUnavailable}; }
+Status gone() { return {.code = Code::kUnavailable}; }
 
-Status overloaded(milliseconds delay) {
+Status full(milliseconds delay) {
   Status s{.code = Code::kResourceExhausted};
   s.retry_delay = delay;
   return s;
@@ -33,34 +33,34 @@ TEST(SplitAddresses, TakesCommasAndSpaces) {
 
 TEST(Rotation, GivesEqualSharesToThoseThatTakeCalls) {
   Rotation rotation(4);
-  EXPECT_EQ(shares(&rotation, 4, 40, kNow), (std::vector<int>{10, 10, 10, 10}));
-  rotation.note(1, unavailable(), kNow);
-  EXPECT_EQ(shares(&rotation, 4, 30, kNow), (std::vector<int>{10, 0, 10, 10}));
+  EXPECT_EQ(shares(&rotation, 4, 40, kStart), (std::vector<int>{10, 10, 10, 10}));
+  rotation.note(1, gone(), kStart);
+  EXPECT_EQ(shares(&rotation, 4, 30, kStart), (std::vector<int>{10, 0, 10, 10}));
 }
 
 TEST(Rotation, DoesNotGoWhereItFailedBefore) {
   Rotation rotation(3);
-  for (int i = 0; i < 6; ++i) EXPECT_EQ(rotation.next({true, true, false}, kNow), 2u);
-  rotation.note(2, unavailable(), kNow);
-  for (int i = 0; i < 6; ++i) EXPECT_EQ(rotation.next({true, true, false}, kNow), 2u) << "the others were tried";
+  for (int i = 0; i < 6; ++i) EXPECT_EQ(rotation.next({true, true, false}, kStart), 2u);
+  rotation.note(2, gone(), kStart);
+  for (int i = 0; i < 6; ++i) EXPECT_EQ(rotation.next({true, true, false}, kStart), 2u) << "the others were tried";
 }
 
 TEST(Rotation, AFullReplicaIsLeftForItsDelayOrASecond) {
   Rotation rotation(2);
-  rotation.note(0, overloaded(milliseconds(300)), kNow);
-  rotation.note(1, overloaded(seconds(60)), kNow);
-  EXPECT_EQ(rotation.next({}, kNow), 0u) << "it is due first";
-  EXPECT_EQ(shares(&rotation, 2, 10, kNow + milliseconds(300)), (std::vector<int>{10, 0}));
-  EXPECT_EQ(shares(&rotation, 2, 10, kNow + seconds(1)), (std::vector<int>{5, 5}));
+  rotation.note(0, full(milliseconds(300)), kStart);
+  rotation.note(1, full(seconds(60)), kStart);
+  EXPECT_EQ(rotation.next({}, kStart), 0u) << "it is due first";
+  EXPECT_EQ(shares(&rotation, 2, 10, kStart + milliseconds(300)), (std::vector<int>{10, 0}));
+  EXPECT_EQ(shares(&rotation, 2, 10, kStart + seconds(1)), (std::vector<int>{5, 5}));
 }
 
 TEST(Rotation, AReplicaThatIsDownComesBackByItsHealth) {
   Rotation rotation(2);
-  rotation.checked(0, true, kNow);
-  rotation.checked(1, true, kNow);
-  rotation.note(0, unavailable(), kNow);
-  EXPECT_EQ(rotation.due(kNow), std::nullopt);
-  const auto later = kNow + milliseconds(100);
+  rotation.checked(0, true, kStart);
+  rotation.checked(1, true, kStart);
+  rotation.note(0, gone(), kStart);
+  EXPECT_EQ(rotation.due(kStart), std::nullopt);
+  const auto later = kStart + milliseconds(100);
   EXPECT_EQ(shares(&rotation, 2, 4, later), (std::vector<int>{0, 4})) << "time alone does not bring it back";
   ASSERT_EQ(rotation.due(later), 0u);
   EXPECT_EQ(rotation.due(later), std::nullopt) << "one check at a time";
@@ -73,23 +73,23 @@ TEST(Rotation, AReplicaThatIsDownComesBackByItsHealth) {
 
 TEST(Rotation, ASuccessBringsBackAllButOneThatSaysItDoesNotServe) {
   Rotation rotation(2);
-  rotation.note(0, unavailable(), kNow);
-  rotation.note(0, {}, kNow);
-  EXPECT_EQ(shares(&rotation, 2, 4, kNow), (std::vector<int>{2, 2}));
-  ASSERT_EQ(rotation.due(kNow), 0u);
-  rotation.checked(0, false, kNow);
-  rotation.note(0, {}, kNow);
-  EXPECT_EQ(shares(&rotation, 2, 4, kNow), (std::vector<int>{0, 4}));
+  rotation.note(0, gone(), kStart);
+  rotation.note(0, {}, kStart);
+  EXPECT_EQ(shares(&rotation, 2, 4, kStart), (std::vector<int>{2, 2}));
+  ASSERT_EQ(rotation.due(kStart), 0u);
+  rotation.checked(0, false, kStart);
+  rotation.note(0, {}, kStart);
+  EXPECT_EQ(shares(&rotation, 2, 4, kStart), (std::vector<int>{0, 4}));
 }
 
 TEST(Rotation, ReplicasThatTakeCallsAreAskedEveryTwoSeconds) {
   Rotation rotation(2);
-  EXPECT_EQ(rotation.due(kNow), 0u);
-  EXPECT_EQ(rotation.due(kNow), 1u);
-  rotation.checked(0, true, kNow);
-  rotation.checked(1, true, kNow);
-  EXPECT_EQ(rotation.due(kNow + milliseconds(1999)), std::nullopt);
-  EXPECT_EQ(rotation.due(kNow + seconds(2)), 0u);
+  EXPECT_EQ(rotation.due(kStart), 0u);
+  EXPECT_EQ(rotation.due(kStart), 1u);
+  rotation.checked(0, true, kStart);
+  rotation.checked(1, true, kStart);
+  EXPECT_EQ(rotation.due(kStart + milliseconds(1999)), std::nullopt);
+  EXPECT_EQ(rotation.due(kStart + seconds(2)), 0u);
 }
 
 TEST(RetryBudget, HalfOfItMayBeSpentAndSuccessesRefillIt) {

@@ -163,7 +163,10 @@ Replicas::Replicas(const ClientOptions& options) {
           std::make_unique<grpc::GenericStub>(make_channel(options, addresses[i], width_ > 1)));
     }
   }
-  if (width_ > 1) rotation_ = std::make_unique<Rotation>(addresses.size());
+  if (width_ == 1) return;
+  // Many clients do not all begin with the same server.
+  const auto first = static_cast<size_t>(uniform() * static_cast<double>(addresses.size()));
+  rotation_ = std::make_unique<Rotation>(addresses.size(), first);
 }
 
 grpc::GenericStub& Replicas::stub(size_t replica) {

@@ -41,7 +41,8 @@ std::vector<std::string> split_addresses(const std::string& addresses);
 // time. Thread-safe.
 class Rotation {
  public:
-  explicit Rotation(size_t replicas) : replicas_(replicas) {}
+  // first: the replica that gets the first call.
+  explicit Rotation(size_t replicas, size_t first = 0) : replicas_(replicas), turn_(first) {}
 
   // Where a call goes that failed at those of `tried` (one flag a replica) already.
   size_t next(const std::vector<bool>& tried, Clock::time_point now);

@@ -22,9 +22,18 @@ class Job:
     stop: Stop
     alone: bool  #: no other lane is left
 
-    def may_repeat(self) -> bool:
-        """Whether it may be sent again: only if the server rejected it before it took any of it."""
-        return self.alone and not self.factor.accepted and not self.stop.wanted
+    has_others: bool  #: there are other servers
+
+    def may_repeat(self, error: Error, pause: float) -> bool:
+        """Whether it may be sent again after the error, and the pause.
+
+        A server that took the operand may be computing it: only one that rejected it first is asked again. But where
+        another server is there, one that went away in the upload is not waited for.
+        """
+        if self.stop.wanted or pause > 0 and not self.alone:
+            return False
+        return not self.factor.accepted or (
+            self.has_others and isinstance(error, Unavailable) and not self.factor.is_sent)
 
 
 class Stack:
@@ -35,9 +44,10 @@ class Stack:
     matrix waits, and a lane less goes on. The last lane sends rejected matrices again as RetryPolicy says.
     """
 
-    def __init__(self, factors: list[Factor], most_lanes: int) -> None:
+    def __init__(self, factors: list[Factor], most_lanes: int, servers: int = 1) -> None:
         largest = max((factor.bytes for factor in factors), default=0)
-        self.lanes = max(1, min(most_lanes, len(factors), _BYTES_AT_ONCE // max(1, largest)))
+        self.lanes = max(1, min(most_lanes, len(factors), servers * max(1, _BYTES_AT_ONCE // max(1, largest))))
+        self._servers = servers
         self._factors = factors
         self._waiting = list(range(len(factors)))  # a heap
         self._stops: dict[int, Stop] = {}  # of those under way
@@ -52,7 +62,7 @@ class Stack:
                 return None
             index = heapq.heappop(self._waiting)
             self._stops[index] = Stop()
-            return Job(index, self._factors[index], self._stops[index], self.lanes == 1)
+            return Job(index, self._factors[index], self._stops[index], self.lanes == 1, self._servers > 1)
 
     def done(self, job: Job) -> None:
         """The matrix has its results."""
