@@ -30,6 +30,8 @@ void set_keepalive(const ClientOptions& o, bool has_others, grpc::ChannelArgumen
   const auto ms = static_cast<int>(std::chrono::duration_cast<milliseconds>(silence).count());
   args->SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, has_others ? ms / 2 : ms * 3 / 5);
   args->SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, has_others ? ms / 2 : ms * 2 / 5);
+  // Newer releases of gRPC have a timeout for all pings, a minute unless it is set, and keepalive's means nothing to them.
+  args->SetInt("grpc.http2.ping_timeout_ms", has_others ? ms / 2 : ms * 2 / 5);
   args->SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
 }
 

@@ -72,7 +72,10 @@ def _keepalive(silence_timeout: float | None, has_others: bool) -> tuple[tuple[s
     ping = ms // 2 if has_others else ms * 3 // 5
     # Calls wait for a connection that is being made. The least backoff bounds how long that takes.
     bound = (("grpc.min_reconnect_backoff_ms", 2000),) if has_others else ()
-    return ("grpc.keepalive_time_ms", max(10, ping)), ("grpc.keepalive_timeout_ms", max(10, ms - ping)), *bound
+    # Newer releases of gRPC have a timeout for all pings, a minute unless it is set, and keepalive's means nothing to them.
+    patience = max(10, ms - ping)
+    return (("grpc.keepalive_time_ms", max(10, ping)), ("grpc.keepalive_timeout_ms", patience),
+            ("grpc.http2.ping_timeout_ms", patience), *bound)
 
 
 def addresses_of(address: str | Iterable[str] | None) -> tuple[str, ...]:
@@ -116,6 +119,11 @@ def _with_port(host: str) -> str:
     return f"[{host}]:{port}" if host.count(":") > 1 else f"{host.partition(':')[0] or name}:{port}"
 
 
+def _cpus() -> int:
+    """Those that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 class ChannelSettings:
     """The checked arguments of a client's constructor."""
 
@@ -123,7 +131,7 @@ class ChannelSettings:
                  max_in_flight: int, max_message_bytes: int, connections: int | None, silence_timeout: float | None) -> None:
         self.addresses = addresses_of(address)
         if connections is None:
-            connections = max(1, min(_MOST_CONNECTIONS, len(os.sched_getaffinity(0)) // _CPUS_OF_ONE))
+            connections = max(1, min(_MOST_CONNECTIONS, _cpus() // _CPUS_OF_ONE))
         for name, value in (("piece_bytes", piece_bytes), ("max_in_flight", max_in_flight), ("connections", connections)):
             if value < 1:
                 raise ValueError(f"{name} is {value}, but must be at least 1")
