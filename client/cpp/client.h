@@ -69,9 +69,9 @@ class Address {
   std::string text_;
 };
 
-// With several servers calls take turns, and so do the pieces of a batch, each an equal share. A call that one rejects
-// for load, or that finds it draining or out of reach, goes to the next at once, and waits only when all have failed. A
-// server is left while it is out of reach, stopped, or does not serve by its own health check. A large matrix and a
+// With several servers calls take turns, and so do the pieces of a batch, each an equal share. A call goes to
+// the next at once where one rejects it for load, drains or is out of reach. It waits only when all have failed. A server
+// is left while it is out of reach, stopped, or does not serve by its own health check. A large matrix and a
 // stream stay where they are; a large matrix whose server goes before its upload is complete is sent to another one.
 // dns:///host:port is all servers of the name. Their number is unknown: a call goes to three before it waits. New ones
 // are found when a connection ends, which servers do after --max-connection-age.
@@ -88,8 +88,8 @@ struct ClientOptions {
   int64_t piece_bytes = 4 << 20;
   // Pieces of one batch in flight at once, at each server.
   int pieces_in_flight = 4;
-  // A server that does not answer a ping for so long is left, with the calls that wait for it; at most half as long after
-  // the last byte of it. None: 4 s with several servers, and 50 s with one.
+  // Time without a reply to a ping after which a server is left, with the calls that wait for it. None: 4 s with several
+  // servers, and 50 s with one.
   std::optional<std::chrono::nanoseconds> silence_timeout = {};
 };
 

@@ -45,12 +45,12 @@ class Replica:
         lines = dict(line.split("=", 1) for line in ready.read_text().splitlines())
         self.address, self._metrics = lines["grpc"], lines["metrics"]
 
-    def requests(self) -> float:
-        """Calls with matrices that it has answered."""
+    def requests(self, status: str = "") -> float:
+        """Calls with matrices that it has answered, with the status."""
         with urllib.request.urlopen(f"http://{self._metrics}/metrics", timeout=SECONDS) as reply:
             lines = reply.read().decode().splitlines()
         return sum(float(line.rpartition(" ")[2]) for line in lines
-                   if line.startswith("svdserve_requests_total{") and "GetServerInfo" not in line)
+                   if line.startswith("svdserve_requests_total{") and "GetServerInfo" not in line and status in line)
 
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)

@@ -18,8 +18,8 @@
 
 namespace svdserve::client::internal {
 
-// Tokens of attempts that are made at once, so that a failure of all servers does not multiply their load: 10 of them, a
-// failure takes one and a success gives a tenth; while half are there, attempts are free. The rule is gRPC's
+// The budget of attempts at once: a failure of all servers must not multiply their load. There are 10 tokens. A failure
+// takes one, a success gives a tenth; while half are there, such attempts are free. The rule is gRPC's
 // (gRFC A6, "Throttling Retry Attempts and Hedged RPCs"). Not thread-safe.
 class RetryBudget {
  public:
@@ -36,7 +36,7 @@ class RetryBudget {
 std::vector<std::string> split_addresses(const std::string& addresses);
 
 // Which replicas take calls. A replica that is out of reach or drains is left for a while, 0.1 s at first and 5 s at
-// most, and comes back when a health check found it serving. One that rejects a call for load is left for as long as it
+// most. It comes back when a health check found it serving. One that rejects a call for load is left for as long as it
 // says, 1 s at most. While none takes calls, the one that is due first gets them. No clock of its own: callers tell the
 // time. Thread-safe.
 class Rotation {
@@ -58,7 +58,7 @@ class Rotation {
   enum class State : uint8_t { kTakesCalls, kFull, kDown };
   struct Replica {
     State state = State::kTakesCalls;
-    Clock::time_point until = {};     // of kFull and kDown
+    Clock::time_point until = {};  // of kFull and kDown
     Clock::time_point next_check = {};
     int failures = 0;  // in a row
     bool is_checked = false;

@@ -7,17 +7,13 @@
 namespace svdserve::client::internal {
 
 RetriedCall::RetriedCall(Core& core, const char* method, grpc::ByteBuffer request, Deadline deadline, Done done)
-    : core_(core),
-      method_(method),
-      request_(std::move(request)),
-      route_(core_, deadline),
-      done_(std::move(done)) {}
+    : core_(core), method_(method), request_(std::move(request)), route_(core_, deadline), done_(std::move(done)) {}
 
 // gRPC cancels a call that was cancelled before its context was started at its start. So `done` runs on gRPC's thread
 // in this case, too.
 void RetriedCall::attempt() {
   grpc::GenericStub& stub = route_.next();  // not under the lock: the core's lock may be taken, which cancel() is under
-  std::unique_ptr<grpc::Alarm> rung;  // it holds this object: to be dropped, but not under the lock
+  std::unique_ptr<grpc::Alarm> rung;        // it holds this object: to be dropped, but not under the lock
   std::lock_guard lock(mutex_);
   rung = std::move(alarm_);
   context_ = std::make_unique<grpc::ClientContext>();

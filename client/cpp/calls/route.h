@@ -13,8 +13,7 @@
 namespace svdserve::client::internal {
 
 // A message that one replica rejects, or that it is out of reach for, goes to the next at once. When all have failed it
-// waits as RetrySchedule says, for the shortest of their delays; so it does where the budget of the client's retries is
-// spent. Attempts at once do not count for RetryPolicy::max_attempts. Not thread-safe.
+// waits as RetrySchedule says, for the shortest of their delays. So it does where the client's budget is spent. Attempts at once do not count for RetryPolicy::max_attempts. Not thread-safe.
 class Route {
  public:
   Route(Core& core, Deadline deadline) : core_(core), schedule_(core.options().retry, deadline) {}
@@ -31,10 +30,10 @@ class Route {
  private:
   Core& core_;
   RetrySchedule schedule_;
-  size_t replica_ = 0;       // of the attempt under way
-  int hurried_ = 0;          // attempts at once
-  std::vector<bool> tried_;  // in this round, one flag a replica
-  size_t failed_ = 0;        // attempts in this round
+  size_t replica_ = 0;                                // of the attempt under way
+  int hurried_ = 0;                                   // attempts at once
+  std::vector<bool> tried_;                           // in this round, one flag a replica
+  size_t failed_ = 0;                                 // attempts in this round
   std::optional<std::chrono::nanoseconds> shortest_;  // of the delays that this round's replicas named
 };
 

@@ -87,7 +87,8 @@ Result<std::chrono::nanoseconds> ping(Core& core, const CallOptions& options) {
   static const grpc::ByteBuffer request = empty_message();
   grpc::ByteBuffer reply;
   const auto begin = Clock::now();
-  Status s = core.attempt(core.stub(), kGetServerInfo, request, options.stop, deadline_after(options.timeout, begin), &reply);
+  Status s =
+      core.attempt(core.stub(), kGetServerInfo, request, options.stop, deadline_after(options.timeout, begin), &reply);
   if (!s.ok()) return s;
   return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin);
 }

@@ -148,10 +148,10 @@ class ChannelSettings:
         self.rotation = Rotation(self.addresses, random.randrange(len(self.addresses)))
         self._max_message_bytes = max_message_bytes
         self._credentials = tls.credentials() if isinstance(tls, Tls) else None
-        name = tls.server_name if isinstance(tls, Tls) else None
+        server_name = tls.server_name if isinstance(tls, Tls) else None
         self._options = (*CHANNEL_OPTIONS, ("grpc.max_receive_message_length", max_message_bytes),
                          *_keepalive(silence_timeout, self.rotation.width > 1),
-                         *((("grpc.ssl_target_name_override", name),) if name else ()))
+                         *((("grpc.ssl_target_name_override", server_name),) if server_name else ()))
 
     def bound(self, limits: Limits) -> Limits:
         """A server's limits as this client cuts its requests: no reply is longer than it accepts."""
@@ -294,7 +294,10 @@ def serves(ask: Callable[[], Any]) -> bool:
 
 
 def best_health(answers: Iterable[str | Error]) -> str:
-    """Of the answers of all servers, or their errors: one that serves is enough. Raises the first error if all are."""
+    """The health of several servers, from their states or errors: one that serves is enough.
+
+    Raises the first error if there is nothing else.
+    """
     seen = list(answers)
     states = [answer for answer in seen if isinstance(answer, str)]
     if states:

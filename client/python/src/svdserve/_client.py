@@ -151,17 +151,18 @@ class Client:
         retry: when to send a rejected request again; RetryPolicy() if None.
         piece_bytes: the client sends a longer batch in pieces of about this many bytes.
         max_in_flight: the number of pieces of one call, or of its large matrices, that may be under way at once at each
-            server. Large matrices of more than 16 MiB, results included, go fewer at once, from 32 MiB on one after the other.
+            server. Large matrices of more than 16 MiB, results included, go fewer at once, from 32 MiB on one after the
+            other.
         max_message_bytes: the longest reply that the client accepts; it cuts batches by this or by the server's own
             limit, whichever is smaller. A longer reply raises Overloaded.
         connections: TCP connections to each server, made when they are first needed. Large messages and large matrices
             take turns on them; small messages share the first. None: one for every four processors, at most four.
-        silence_timeout: a server that does not answer a ping for so many seconds is left, with the calls that wait for it.
+        silence_timeout: seconds without a reply to a ping after which a server is left, with the calls that wait for it.
             None: 4 with several servers, 50 with one.
 
-    Several servers take turns, for calls and for the pieces of one call, each with an equal share. A call that a server
-    rejects for load, or that finds it draining or out of reach, goes to the next one at once, and waits only when all have
-    failed. A server is left while it is out of reach, stopped, or does not serve by its own health check. A large matrix
+    Several servers take turns, for calls and for the pieces of one call, each with an equal share. A call goes to
+    the next one at once where a server rejects it for load, drains or is out of reach. It waits only when all have failed. A
+    server is left while it is out of reach, stopped, or does not serve by its own health check. A large matrix
     whose server goes before its upload is complete is sent to another one. The logger "svdserve" has a line for each retry,
     and for each server that is left or comes back.
 
@@ -836,7 +837,7 @@ class Client:
         return info
 
     def health(self, service: str = "", *, timeout: float | None = None) -> str:
-        """State of the server, or of one service of it: "SERVING", "NOT_SERVING", ... Of several one that serves is enough.
+        """State of the server, or of one service of it: "SERVING", "NOT_SERVING", ... One that serves is enough.
 
         The client does not repeat this call. Raises Unavailable if the server cannot be reached, and Error for a service
         that the server does not have.
@@ -988,7 +989,7 @@ class Client:
             answer = again
 
     def _check_health(self) -> None:
-        """Asks a server that is due, and does not wait for the answer."""
+        """Asks a server that is due, and does not wait for the reply."""
         rotation = self._settings.rotation
         if (replica := rotation.due()) is None:
             return
@@ -999,7 +1000,7 @@ class Client:
         asked.add_done_callback(lambda done: rotation.checked(replica, serves(done.result)))
 
     def _open_channel(self, replica: int) -> grpc.Channel:
-        channel = self._settings.open(grpc, replica)
+        channel: grpc.Channel = self._settings.open(grpc, replica)
         _OPEN.add(channel)
         return channel
 

@@ -27,7 +27,9 @@ from .values import Limits, RetryPolicy, ServerInfo, Tls, server_info
 
 
 class AsyncClient(AsyncVerbs):
-    """Connections to a svdserve server, or to several, for coroutines of one event loop. The arguments are Client's, with the same errors.
+    """Connections to a svdserve server, or to several, for coroutines of one event loop.
+
+    The arguments are Client's, with the same errors.
 
     svdvals, svd, hsvd, eigh, eigvalsh, eigh_factored, eig, eigvals, capacity, precoders and mimo are Client's, to be
     awaited. An array must not change while its call is awaited. Cancelling the coroutine cancels the work at the server.

@@ -1,4 +1,7 @@
-"""The servers that share a client's calls, and the attempts of one message. No gRPC here; the C++ client has the same rules."""
+"""The servers that share a client's calls, and the attempts of one message. No gRPC here.
+
+The C++ client has the same rules.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +39,8 @@ class _Replica:
 class Rotation:
     """Which replicas take calls. It may be used by several threads at once.
 
-    A replica that is out of reach or drains is left for a while, 0.1 s at first and 5 s at most, and comes back when a
-    health check found it serving. One that rejects a call for load is left for as long as it says, 1 s at most. While none
+    A replica that is out of reach or drains is left for a while, 0.1 s at first and 5 s at most. It comes back when a health
+    check found it serving. One that rejects a call for load is left for as long as it says, 1 s at most. While none
     takes calls, the one that is due first gets them.
 
     `first`: the replica that gets the first call. `clock`: seconds, such as time.monotonic.
@@ -47,8 +50,8 @@ class Rotation:
         self._replicas = [_Replica(address) for address in addresses]
         self._clock = clock
         self._turn = first
-        # Of attempts that are made at once, so that a failure of all servers does not multiply their load. A failure takes
-        # one, a success gives a tenth; while half are there, such attempts are free. gRFC A6 has the rule.
+        # The budget of attempts at once: a failure of all servers must not multiply their load. A failure takes one token,
+        # a success gives a tenth; while half are there, such attempts are free. gRFC A6 has the rule.
         self._tokens = 10.0
         self._lock = threading.Lock()
         #: Servers that a call may find.
@@ -133,7 +136,7 @@ class Rotation:
         return self._tokens > 5.0
 
     def address(self, replica: int) -> str:
-        """Of the replica."""
+        """The address of the replica."""
         return self._replicas[replica].address
 
     def _take_out(self, r: _Replica, now: float) -> None:
