@@ -135,6 +135,33 @@ TEST(ReplicaTest, ARollingUpdateUnderLoadFailsNoCall) {
   EXPECT_GT(load.large(), 0);
 }
 
+// The client begins with either of two servers. Progress of the upload kills the one that has it, before it is complete.
+TEST(ReplicaTest, ALargeMatrixWhoseServerDiesInTheUploadGoesToAnother) {
+  Fleet fleet;
+  std::vector<double> matrix(2000 * 300);  // five chunks
+  for (size_t i = 0; i < matrix.size(); ++i) matrix[i] = static_cast<double>(i * 7919 % 1009);
+  client::Client alone({.address = fleet.servers[2]->address()});
+  const auto expected = alone.svd_large(matrix, {2000, 300}, {.timeout = seconds(120)}).value();
+  for (const size_t doomed : {0, 1}) {
+    const std::string address = fleet.servers[doomed]->address() + "," + fleet.servers[2]->address();
+    bool killed = false;
+    for (int i = 0; i < 40 && !killed; ++i) {
+      client::Client client({.address = address});
+      const auto kill_in_the_upload = [&](const client::LargeProgress& p) {
+        const bool is_there = fleet.servers[doomed]->metric("svdserve_inflight_factor_bytes") > 0;
+        if (killed || p.stage != client::LargeStage::kUpload || p.fraction > 0.5 || !is_there) return;
+        killed = true;
+        fleet.servers[doomed]->signal(SIGKILL);
+        fleet.servers[doomed]->wait();
+      };
+      const auto r = client.svd_large(matrix, {2000, 300}, {.progress = kill_in_the_upload, .timeout = seconds(120)});
+      ASSERT_TRUE(r.ok()) << r.status().to_string();
+      EXPECT_EQ(r->values, expected.values);
+    }
+    EXPECT_TRUE(killed);
+  }
+}
+
 TEST(ReplicaTest, TwoKilledAndOneBackFailNoUnaryCall) {
   Fleet fleet;
   client::Client client({.address = fleet.address()});
