@@ -11,8 +11,8 @@ may share as always. A worker that dies takes nothing with it: Dask computes its
 the same bits as with one client, since a result does not depend on the batch.
 
 `address` and `client` are those of Client: its address, and its other keywords, such as client={"tls": True}. `at_once` is
-the back-pressure: that number of blocks of a worker process are on their way at a time, and others wait there instead of at
-the server. What a server rejects for load is repeated for as long as half an hour.
+the back-pressure: the number of blocks of a worker process that are on their way at a time. Others wait there instead of at
+the server. Calls that are rejected for load are repeated for as long as half an hour.
 
 It needs `pip install svdserve[dask]`.
 """
