@@ -212,6 +212,27 @@ def test_several_connections_carry_a_call(fakes, svdvals):
     assert len(set(fakes[0].peers)) == 3
 
 
+@both
+def test_a_bad_piece_ends_those_of_all_connections(fakes, svdvals):
+    fake, over = fakes[0], threading.Event()
+    begun = threading.Semaphore(0)
+
+    def handle(request, context):
+        if np.frombuffer(request.matrices.data, "<f8")[0] == 1:
+            begun.acquire(timeout=60)
+            fake_server.refuse(context, grpc.StatusCode.INTERNAL, reason="DEVICE_FAULT")
+        context.add_callback(over.set)
+        begun.release()
+        over.wait(60)
+        return fake_server.decompose(request)
+
+    fake.handler = handle
+    a = np.arange(1, 10, dtype=float)[:, None, None] * np.eye(96)
+    with pytest.raises(svdserve.Internal) as failed:
+        svdvals(fake.address, a, piece_bytes=64 << 10, connections=3)
+    assert failed.value.reason == "DEVICE_FAULT" and over.wait(60)
+
+
 # --- the rules -----------------------------------------------------------------------------------
 
 

@@ -32,6 +32,7 @@ DEFAULT_PIECE_BYTES = 2 << 20
 DEFAULT_IN_FLIGHT = 4
 
 _MOST_CONNECTIONS, _CPUS_OF_ONE = 4, 4  # a connection keeps several processors busy, on both sides
+_MOST_LANES = 4
 _WORTH_A_TURN = 64 << 10  # bytes of a request from which it takes a connection of its own
 
 DEFAULT_MESSAGE_BYTES = 64 << 20
@@ -145,6 +146,8 @@ class ChannelSettings:
         self.piece_bytes = piece_bytes
         self.max_in_flight = max_in_flight * len(self.addresses)  # each server has its pieces
         self.connections = connections
+        # Threads that send the pieces of a call. One copies into a message while another is inside the kernel.
+        self.lanes = min(connections, _MOST_LANES)
         self.rotation = Rotation(self.addresses, random.randrange(len(self.addresses)))
         self._max_message_bytes = max_message_bytes
         self._credentials = tls.credentials() if isinstance(tls, Tls) else None

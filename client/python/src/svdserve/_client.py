@@ -25,7 +25,7 @@ from ._channel import (DEFAULT_IN_FLIGHT, DEFAULT_MESSAGE_BYTES, DEFAULT_PIECE_B
 from ._display.progress import OnProgress, shown
 from ._query import Query
 from ._replicas import CHECK_PATIENCE, Route
-from ._stack import Job, Stack
+from ._stack import Job, Pieces, Stack
 from ._transfer import Stop, transfer
 from .errors import Error, closed_error, from_rpc_error
 from .values import (EighResult, EigLeftResult, EigResult, Limits, MimoResult, RetryPolicy, ServerInfo, SVDResult, Tls,
@@ -928,26 +928,28 @@ class Client:
             messages[0].deliver(there(self._retry(route, send, send, deadline)))
             return
 
-        under_way: collections.deque[tuple[_codec.Message, _codec.Request, Route, Any]] = collections.deque()
+        lanes = min(len(messages), self._settings.max_in_flight, self._settings.lanes)
+        pieces = Pieces(messages)
 
-        def finish_oldest() -> None:
-            message, request, route, call = under_way[0]
-            again = functools.partial(begin, route, request)
-            message.deliver(there(self._retry(route, call.result, again, deadline)))
-            under_way.popleft()
+        def lane() -> None:
+            under_way: collections.deque[tuple[_codec.Message, _codec.Request, Route, Any]] = collections.deque()
 
-        try:
-            for message in messages:
-                if len(under_way) == self._settings.max_in_flight:
-                    finish_oldest()
+            def finish_oldest() -> None:
+                message, request, route, call = under_way.popleft()
+                reply = there(self._retry(route, call.result, functools.partial(begin, route, request), deadline))
+                pieces.deliver(message, reply, call)
+
+            while (message := pieces.take()) is not None:
                 request, route = message.request(options), self._settings.route()
                 call = begin(route, request, lambda s: s.of(query).future)
+                pieces.sent(call)
                 under_way.append((message, request, route, call))
+                if len(under_way) >= self._settings.max_in_flight // lanes:
+                    finish_oldest()  # before the next one is taken, which another lane may send at once
             while under_way:
                 finish_oldest()
-        finally:
-            for *_, call in under_way:  # of a call that fails as a whole
-                call.cancel()
+
+        pieces.send(lane, lanes)
 
     def _ask(self, method: str, timeout: float | None, **fields: Any) -> Any:
         """The reply to a unary call without matrices. `fields`: of its request."""

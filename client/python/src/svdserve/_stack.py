@@ -1,11 +1,15 @@
-"""The large matrices of a call on their way, several at once. No gRPC here."""
+"""The large matrices or the messages of a call on their way, several at once. No gRPC here."""
 
 from __future__ import annotations
 
+import concurrent.futures
 import dataclasses
 import heapq
 import threading
+from collections.abc import Callable
+from typing import Any
 
+from ._codec import Message
 from ._large import Factor
 from ._transfer import Stop
 from .errors import Error, Overloaded, Unavailable
@@ -100,6 +104,62 @@ class Stack:
                 raise error
         if self._failures:
             raise self._failures[min(self._failures)]
+
+
+class Pieces:
+    """Hands the messages of a call to lanes, which send them side by side. No two lanes deliver at once."""
+
+    def __init__(self, messages: list[Message]) -> None:
+        self._untaken = iter(messages)
+        self._calls: set[Any] = set()  # under way: futures
+        self._failure: BaseException | None = None  # the first
+        self._lock = threading.Lock()
+
+    def take(self) -> Message | None:
+        """The next message. None: there is none, and the lane ends when it has its replies."""
+        with self._lock:
+            return None if self._failure else next(self._untaken, None)
+
+    def sent(self, call: Any) -> None:
+        """The call is under way, and will be cancelled if the whole fails."""
+        with self._lock:
+            self._calls.add(call)
+            failed = self._failure is not None
+        if failed:
+            call.cancel()
+
+    def deliver(self, message: Message, reply: Any, call: Any) -> None:
+        """Takes the reply to a message, which came over the call or after it."""
+        with self._lock:
+            self._calls.discard(call)
+            message.deliver(reply)
+
+    def send(self, lane: Callable[[], None], lanes: int) -> None:
+        """Runs the lanes, a single one in the calling thread. Raises what the first of them raises."""
+
+        def run() -> None:
+            try:
+                lane()
+            except BaseException as failure:
+                self._fail(failure)
+
+        if lanes == 1:
+            run()
+        else:
+            with concurrent.futures.ThreadPoolExecutor(lanes, "svdserve") as threads:
+                try:
+                    concurrent.futures.wait([threads.submit(run) for _ in range(lanes)])
+                except BaseException as interrupt:  # KeyboardInterrupt
+                    self._fail(interrupt)
+        if self._failure is not None:
+            raise self._failure
+
+    def _fail(self, failure: BaseException) -> None:
+        with self._lock:
+            self._failure = self._failure or failure
+            calls = list(self._calls)
+        for call in calls:
+            call.cancel()
 
 
 def _may_pass(error: BaseException) -> bool:
