@@ -47,10 +47,16 @@ class Replica:
 
     def requests(self, status: str = "") -> float:
         """Calls with matrices that it has answered, with the status."""
+        return self._sum("svdserve_requests_total{", lambda line: "GetServerInfo" not in line and status in line)
+
+    def has_a_large_matrix(self) -> bool:
+        """Now."""
+        return self._sum("svdserve_inflight_factor_bytes", lambda line: True) > 0
+
+    def _sum(self, name: str, counts: Callable[[str], bool]) -> float:
         with urllib.request.urlopen(f"http://{self._metrics}/metrics", timeout=SECONDS) as reply:
             lines = reply.read().decode().splitlines()
-        return sum(float(line.rpartition(" ")[2]) for line in lines
-                   if line.startswith("svdserve_requests_total{") and "GetServerInfo" not in line and status in line)
+        return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name) and counts(line))
 
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)

@@ -37,15 +37,15 @@ def fakes():
         yield [stack.enter_context(fake_server.running()) for _ in range(3)]
 
 
-def blocking(addresses, a, *, repeat=1, **options):
+def blocking(addresses, a, *, repeat=1, progress=None, **options):
     with svdserve.Client(addresses, retry=QUICK, **options) as client:
-        return [client.svdvals(a, timeout=60) for _ in range(repeat)]
+        return [client.svdvals(a, timeout=60, progress=progress) for _ in range(repeat)]
 
 
-def with_asyncio(addresses, a, *, repeat=1, **options):
+def with_asyncio(addresses, a, *, repeat=1, progress=None, **options):
     async def call():
         async with svdserve.AsyncClient(addresses, retry=QUICK, **options) as client:
-            return [await client.svdvals(a, timeout=60) for _ in range(repeat)]
+            return [await client.svdvals(a, timeout=60, progress=progress) for _ in range(repeat)]
 
     return asyncio.run(call())
 
@@ -328,6 +328,37 @@ def test_a_rolling_update_fails_no_call(fleet):
             assert wait_until(lambda new=new: new.requests() > 5)
         assert load.goes_on()
     assert load.large
+
+
+@both
+def test_a_large_matrix_whose_server_dies_in_the_upload_goes_to_another(fleet, svdvals, rng):
+    doomed, other = fleet.start(), fleet.start()
+    a = rng.standard_normal((2000, 300))
+
+    def kill(p):
+        if p.stage == "upload" and p.fraction < 0.5 and doomed.process.poll() is None and doomed.has_a_large_matrix():
+            doomed.kill()
+
+    results = []
+    while doomed.process.poll() is None and len(results) < 40:  # either gets the first call of a client
+        results += svdvals(addresses_of([doomed, other]), a, progress=kill)
+    assert doomed.process.poll() is not None
+    for values in results:
+        np.testing.assert_array_equal(values, results[0])
+
+
+def test_a_coroutine_leaves_a_stopped_server(fleet):
+    servers = [fleet.start() for _ in range(2)]
+
+    async def calls():
+        async with svdserve.AsyncClient(addresses_of(servers)) as client:
+            await asyncio.gather(*(client.svdvals(np.eye(4)) for _ in range(10)))
+            servers[0].signal(signal.SIGSTOP)
+            begin = time.monotonic()
+            await asyncio.gather(*(client.svdvals(np.eye(4), timeout=120) for _ in range(40)))
+            return time.monotonic() - begin
+
+    assert asyncio.run(calls()) < 30
 
 
 def test_a_stopped_server_is_left(fleet):

@@ -35,18 +35,23 @@ bool sleep_until(Clock::time_point until, const std::stop_token& stop) {
   return !stop.stop_requested();
 }
 
-// Whether a replica serves, asked once. Keeps itself alive until it has the answer, and leaves the core then.
+// Whether a replica serves, asked once. Keeps itself alive until it has the answer, and leaves the core then. From then
+// on it has nothing of a connection any more: gRPC must not lose its last one on a thread of its own.
 class HealthCheck : public Cancellable, public std::enable_shared_from_this<HealthCheck> {
  public:
   HealthCheck(Core& core, size_t replica) : core_(core), replica_(replica), request_(health_request(kServiceName)) {}
 
   void start() {
-    set_deadline(context_, Clock::now() + kPatience);
+    std::lock_guard lock(mutex_);
+    set_deadline(*context_, Clock::now() + kPatience);
     core_.replicas().stub(replica_).UnaryCall(
-        &context_, kHealthCheck, {}, &request_, &reply_,
+        context_.get(), kHealthCheck, {}, &request_, &reply_,
         [self = shared_from_this()](const grpc::Status& status) { self->on_answer(status); });
   }
-  void cancel() override { context_.TryCancel(); }
+  void cancel() override {
+    std::lock_guard lock(mutex_);
+    if (context_) context_->TryCancel();
+  }
 
  private:
   static constexpr std::chrono::seconds kPatience{2};
@@ -59,13 +64,19 @@ class HealthCheck : public Cancellable, public std::enable_shared_from_this<Heal
       serving = says.ok() && *says;
     }
     core_.replicas().rotation()->checked(replica_, serving, Clock::now());
+    {
+      std::lock_guard lock(mutex_);
+      context_.reset();
+    }
     core_.leave(this);
   }
 
   Core& core_;
   const size_t replica_;
-  grpc::ClientContext context_;
   grpc::ByteBuffer request_, reply_;
+
+  std::mutex mutex_;
+  std::unique_ptr<grpc::ClientContext> context_ = std::make_unique<grpc::ClientContext>();  // guarded by mutex_
 };
 
 }  // namespace
@@ -88,6 +99,7 @@ Core::Core(ClientOptions options)
     : options_(checked(std::move(options))), buffers_(SendBuffers::make(keep_bytes(options_))), replicas_(options_) {}
 
 grpc::GenericStub& Core::stub() {
+  check_health();
   Rotation* const rotation = replicas_.rotation();
   return replicas_.stub(rotation == nullptr ? 0 : rotation->next({}, Clock::now()));
 }

@@ -28,10 +28,12 @@ void set_keepalive(const ClientOptions& o, bool has_others, grpc::ChannelArgumen
       o.silence_timeout.value_or(has_others ? milliseconds(4000) : milliseconds(50000)), milliseconds(20),
       std::chrono::hours(24));
   const auto ms = static_cast<int>(std::chrono::duration_cast<milliseconds>(silence).count());
-  args->SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, has_others ? ms / 2 : ms * 3 / 5);
-  args->SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, has_others ? ms / 2 : ms * 2 / 5);
+  const int ping = std::max(1000, has_others ? ms / 2 : ms * 3 / 5);  // more often than a second the server takes none
+  const int patience = std::max(10, ms - ping);
+  args->SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, ping);
+  args->SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, patience);
   // Newer releases of gRPC have a timeout for all pings, a minute unless it is set, and keepalive's means nothing to them.
-  args->SetInt("grpc.http2.ping_timeout_ms", has_others ? ms / 2 : ms * 2 / 5);
+  args->SetInt("grpc.http2.ping_timeout_ms", patience);
   args->SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
 }
 

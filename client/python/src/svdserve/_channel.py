@@ -70,12 +70,12 @@ def _keepalive(silence_timeout: float | None, has_others: bool) -> tuple[tuple[s
     if silence_timeout is None:
         silence_timeout = 4.0 if has_others else 50.0
     ms = int(1000 * min(silence_timeout, 86400.0))
-    ping = ms // 2 if has_others else ms * 3 // 5
+    ping = max(1000, ms // 2 if has_others else ms * 3 // 5)  # more often than a second the server takes none
     # Calls wait for a connection that is being made. The least backoff bounds how long that takes.
     bound = (("grpc.min_reconnect_backoff_ms", 2000),) if has_others else ()
     # Newer releases of gRPC have a timeout for all pings, a minute unless it is set, and keepalive's means nothing to them.
     patience = max(10, ms - ping)
-    return (("grpc.keepalive_time_ms", max(10, ping)), ("grpc.keepalive_timeout_ms", patience),
+    return (("grpc.keepalive_time_ms", ping), ("grpc.keepalive_timeout_ms", patience),
             ("grpc.http2.ping_timeout_ms", patience), *bound)
 
 

@@ -999,7 +999,12 @@ class Client:
             asked = self._connections.stub(replica).ask_health(timeout=CHECK_PATIENCE)
         except ValueError:  # the client was closed
             return
-        asked.add_done_callback(lambda done: rotation.checked(replica, serves(done.result)))
+
+        def done(asked: Any) -> None:
+            if not self._closed.is_set():
+                rotation.checked(replica, serves(asked.result))
+
+        asked.add_done_callback(done)
 
     def _open_channel(self, replica: int) -> grpc.Channel:
         channel: grpc.Channel = self._settings.open(grpc, replica)

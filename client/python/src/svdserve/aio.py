@@ -85,6 +85,8 @@ class AsyncClient(AsyncVerbs):
     async def close(self) -> None:
         """Ends the connection. Calls under way raise Cancelled. Closing twice is harmless."""
         self._closed = True
+        for check in self._checks:
+            check.cancel()
         for channel in self._connections.channels():
             await channel.close()
         for channel in self._blocking.channels():
@@ -114,13 +116,12 @@ class AsyncClient(AsyncVerbs):
         return self._connections.stub(route.next(), size)
 
     async def _check_health(self, replica: int) -> None:
-        serving = False
         try:
             reply = await self._connections.stub(replica).ask_health_soon(timeout=CHECK_PATIENCE)
             serving = serves(lambda: reply)
         except grpc.RpcError as error:
             serving = serves(functools.partial(_raise, error))
-        finally:
+        if not self._closed:
             self._settings.rotation.checked(replica, serving)
 
     async def _run(self, call: _calls.Call, timeout: float | None, progress: OnProgress | bool | None = None) -> Any:
