@@ -2,6 +2,7 @@
 
 #include <grpcpp/support/proto_buffer_reader.h>
 
+#include "client/cpp/calls/route.h"
 #include "client/cpp/wire/status.h"
 #include "client/cpp/wire/wire.h"
 #include "grpc/health/v1/health.pb.h"
@@ -85,12 +86,18 @@ Result<bool> healthy(Core& core, const std::string& service, const CallOptions& 
 
 Result<std::chrono::nanoseconds> ping(Core& core, const CallOptions& options) {
   static const grpc::ByteBuffer request = empty_message();
-  grpc::ByteBuffer reply;
-  const auto begin = Clock::now();
-  Status s =
-      core.attempt(core.stub(), kGetServerInfo, request, options.stop, deadline_after(options.timeout, begin), &reply);
-  if (!s.ok()) return s;
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin);
+  const Deadline deadline = deadline_after(options.timeout, Clock::now());
+  Route route(core, deadline);
+  for (;;) {
+    grpc::ByteBuffer reply;
+    grpc::GenericStub& stub = route.next();
+    const auto begin = Clock::now();
+    Status s = core.attempt(stub, kGetServerInfo, request, options.stop, deadline, &reply);
+    const auto time = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin);
+    const auto delay = route.after(s);
+    if (s.ok()) return time;
+    if (!delay || delay->count() > 0) return s;  // at once by another server, or not at all
+  }
 }
 
 }  // namespace svdserve::client::internal
