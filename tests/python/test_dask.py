@@ -29,7 +29,7 @@ def addresses(fleet):
 def fleet(start_server, tmp_path_factory):
     fleet = Fleet(tmp_path_factory.mktemp("fleet"))
     for _ in range(2):
-        fleet.start("--max-inflight-bytes=16MiB")
+        fleet.start("--max-inflight-bytes=16MiB", "--max-message-bytes=8MiB")
     yield fleet
     fleet.end()
 
