@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 import signal
 import threading
@@ -16,6 +17,7 @@ import pytest
 from replicas import Fleet, name_server, wait_until
 
 import svdserve
+from svdserve import _proto
 from svdserve._replicas import Rotation, Route
 
 EXHAUSTED, UNAVAILABLE = grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.UNAVAILABLE
@@ -328,6 +330,26 @@ def test_a_rolling_update_fails_no_call(fleet):
             assert wait_until(lambda new=new: new.requests() > 5)
         assert load.goes_on()
     assert load.large
+
+
+def test_replies_tell_the_load_by_which_grpc_weighs_servers(fleet, rng):
+    """gRPC's own clients hide these trailers from programs, but weighted_round_robin reads them."""
+    fast, slow = fleet.start(), fleet.start("--simd=scalar")
+    policy = {"weighted_round_robin": {"blackoutPeriod": "0.1s", "weightUpdatePeriod": "0.2s"}}
+    options = (("grpc.service_config", json.dumps({"loadBalancingConfig": [policy]})),)
+    with grpc.insecure_channel(f"ipv4:{fast.address},{slow.address}", options=options) as channel:
+        decompose = channel.unary_unary(_proto.DECOMPOSE, _proto.DecomposeRequest.SerializeToString)
+        a = rng.standard_normal((300, 16, 16))
+        request = _proto.DecomposeRequest(matrices=_proto.MatrixBatch(
+            data_type=2, memory_order=1, rows=16, cols=16, count=len(a), data=a.tobytes()))
+
+        def are_weighed():
+            before = fast.requests(), slow.requests()
+            for call in [decompose.future(request, timeout=120) for _ in range(40)]:
+                call.result()
+            return fast.requests() - before[0] > 1.3 * (slow.requests() - before[1]) > 0
+
+        assert wait_until(are_weighed)
 
 
 @both
