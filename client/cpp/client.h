@@ -69,10 +69,10 @@ class Address {
   std::string text_;
 };
 
-// With several servers calls take turns, and so do the pieces of a batch, each an equal share. A call goes to
-// the next at once where one rejects it for load, drains or is out of reach. It waits only when all have failed. A server
-// is left while it is out of reach, stopped, or does not serve by its own health check. A large matrix and a
-// stream stay where they are; a large matrix whose server goes before its upload is complete is sent to another one.
+// With several servers calls take turns, and so do the pieces of a batch, each an equal share. A call goes to the next at
+// once where one rejects it for load, drains or is out of reach. It waits only when all have failed. A server is left
+// while it is out of reach, stopped, or does not serve by its own health check. A large matrix and a stream stay where
+// they are; a large matrix whose server goes before its upload is complete is sent to another one.
 // dns:///host:port is all servers of the name. Their number is unknown: a call goes to three before it waits. New ones
 // are found when a connection ends, which servers do after --max-connection-age.
 struct ClientOptions {

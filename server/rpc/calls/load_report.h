@@ -20,8 +20,8 @@ inline constexpr char kLoadReportKey[] = "endpoint-load-metrics-bin";
 // queue is added to it, in seconds. The other number is the rate of replies. Thread-safe, but one thread ticks.
 class LoadReport {
  public:
-  // A reply leaves; returns the message that goes with it. Of replies after less than a millisecond most have none: it
-  // would be a thirtieth of the work of the smallest ones.
+  // A reply leaves; returns the message that goes with it. Most replies after less than a millisecond have none: it would
+  // be a thirtieth of their work.
   std::string of_reply(absl::Duration took) {
     std::string message;
     const int64_t earlier = replies_.fetch_add(1, std::memory_order_relaxed);
@@ -60,7 +60,7 @@ class LoadReport {
 
   std::atomic<int64_t> replies_{0};
   std::atomic<double> utilization_{0}, rate_{0};
-  // Of the thread that ticks.
+  // Used by the thread that ticks.
   absl::Time last_ = absl::UnixEpoch();
   int64_t counted_ = 0;
   std::vector<absl::Duration> busy_;
