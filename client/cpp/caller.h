@@ -39,8 +39,9 @@ class SVDSERVE_CLIENT_API Caller {
 
   // One large matrix: A = U S V^H, the hyperbolic G = U S V^H with V^H J V = J, or an eigenproblem, as options.problem
   // says. It is uploaded in chunks, computed with progress, and streamed back into `out`, all on the calling thread. A
-  // matrix that the server rejects with a retry delay is sent again, but not once its upload has begun. Results that
-  // were damaged on their way are DATA_LOSS. out: [out] unspecified where the call fails.
+  // matrix that the server rejects with a retry delay is sent again, but not once its upload has begun, unless there
+  // are other servers. Results that were damaged on their way are DATA_LOSS. out: [out] unspecified where the call
+  // fails.
   Result<LargeReport> decompose_large(const LargeMatrix& matrix, const LargeOutputs& out,
                                       const LargeOptions& options = {}, const CallOptions& call = {});
   // The same on a thread of its own, which the client's destructor waits for. `done` gets the results there, once, and

@@ -62,7 +62,9 @@ Result<TlsOptions> TlsOptions::from_files(const std::string& root_certificates, 
   return tls;
 }
 
-Status check_address(const std::string& address) {
+namespace {
+
+Status check_one_address(const std::string& address) {
   if (address.empty()) return internal::invalid("address", "must be host:port or unix:/path, but is empty");
   if (address.find("://") != std::string::npos && address.rfind("dns://", 0) != 0 && address.rfind("unix://", 0) != 0) {
     return internal::invalid("address", "must be host:port or unix:/path, but is the URL \"" + address + "\"");
@@ -84,11 +86,20 @@ Status check_address(const std::string& address) {
   return {};
 }
 
+}  // namespace
+
+Status check_address(const std::string& addresses) {
+  for (const std::string& address : internal::split_addresses(addresses)) {
+    if (Status wrong = check_one_address(address); !wrong.ok()) return wrong;
+  }
+  return {};
+}
+
 // --- the client ---------------------------------------------------------------------------------
 
 Caller::Caller(std::shared_ptr<Core> core) : core_(std::move(core)) {}
 
-const std::string& Caller::address() const { return core_->options().address; }
+const std::string& Caller::address() const { return core_->options().address.text(); }
 
 Client::Client(ClientOptions options) : Verbs(std::make_shared<Core>(std::move(options))) {}
 

@@ -15,10 +15,15 @@
 #ifndef SVDSERVE_CLIENT_CPP_CLIENT_H_
 #define SVDSERVE_CLIENT_CPP_CLIENT_H_
 
+#include <chrono>
 #include <future>
+#include <initializer_list>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "client/cpp/caller.h"
 #include "client/cpp/large.h"
@@ -44,23 +49,48 @@ struct TlsOptions {
                                                            const std::string& private_key = {});
 };
 
-// INVALID_ARGUMENT where `address` is neither host:port nor a name that gRPC resolves, such as unix:/path or
+// INVALID_ARGUMENT where `address`, or one of a list, is neither host:port nor a name that gRPC resolves, such as unix:/path or
 // dns:///host:1. A Client does not ask: gRPC takes a host without a port for one with port 443.
 SVDSERVE_CLIENT_API Status check_address(const std::string& address);
 
+// Where a server listens: host:port, unix:/path, or a name such as dns:///host:port. Several servers: a list of these,
+// {"a:1", "b:2"}, or their names with commas between them.
+class Address {
+ public:
+  Address(const char* text) : text_(text) {}             // NOLINT: converts on purpose
+  Address(std::string text) : text_(std::move(text)) {}  // NOLINT: converts on purpose
+  Address(std::initializer_list<std::string> replicas) : Address(std::vector<std::string>(replicas)) {}
+  Address(const std::vector<std::string>& replicas) {  // NOLINT: converts on purpose
+    for (const std::string& replica : replicas) text_ += (text_.empty() ? "" : ",") + replica;
+  }
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+};
+
+// With several servers calls take turns, and so do the pieces of a batch, each an equal share. A call goes to the next at
+// once where one rejects it for load, drains or is out of reach. It waits only when all have failed. A server is left
+// while it is out of reach, stopped, or does not serve by its own health check. A large matrix and a stream stay where
+// they are; a large matrix whose server goes before its upload is complete is sent to another one.
+// dns:///host:port is all servers of the name. Their number is unknown: a call goes to three before it waits. New ones
+// are found when a connection ends, which servers do after --max-connection-age.
 struct ClientOptions {
-  std::string address = "127.0.0.1:50051";  // host:port, or unix:/path
+  Address address = "127.0.0.1:50051";
   TlsOptions tls = {};
   RetryPolicy retry = {};
-  // TCP connections; calls take turns. One carries one or two GB/s.
+  // TCP connections to each server; calls take turns. One carries one or two GB/s.
   int connections = 1;
   // Largest message to send and to accept. The smaller of this and the server's own limit applies.
   int64_t max_message_bytes = 64 << 20;
   // A larger batch is cut into pieces of about this size, so that one piece's upload overlaps another's computation.
   // Results do not depend on it.
   int64_t piece_bytes = 4 << 20;
-  // Pieces of one batch in flight at once.
+  // Pieces of one batch in flight at once, at each server.
   int pieces_in_flight = 4;
+  // Time without a reply to a ping after which a server is left, with the calls that wait for it. None: 4 s with several
+  // servers, and 50 s with one.
+  std::optional<std::chrono::nanoseconds> silence_timeout = {};
 };
 
 // A connection, made on first use and kept until the client is destroyed.

@@ -286,7 +286,7 @@ struct CallOptions {
 // server's delay, or else the backoff, jittered either way; a wait that would end after the deadline is not begun. A
 // delay above max_server_delay is not waited for: the call fails at once, and its status holds the delay.
 struct RetryPolicy {
-  int max_attempts = 8;  // of each message; 1 never retries
+  int max_attempts = 8;  // of each message, but for those at once at another server; 1 never retries
   std::chrono::nanoseconds initial_backoff = std::chrono::milliseconds(20);
   std::chrono::nanoseconds max_backoff = std::chrono::seconds(5);
   double multiplier = 2;  // of the backoff from one attempt to the next

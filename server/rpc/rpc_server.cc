@@ -23,6 +23,7 @@
 #include "server/peer_address.h"
 #include "server/rpc/calls/decompose_large_call.h"
 #include "server/rpc/calls/health_call.h"
+#include "server/rpc/calls/load_report.h"
 #include "server/rpc/calls/open_calls.h"
 #include "server/rpc/calls/read_turns.h"
 #include "server/rpc/calls/self_probe.h"
@@ -159,23 +160,25 @@ void set_limits(const RpcOptions& options, grpc::ServerBuilder* builder) {
   builder->AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS, INT_MAX);
   // Connections that say nothing are closed.
   builder->AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 10000);
-  // Idle peers are asked every two minutes whether they are still there; they may ask as often as every ten seconds.
+  // Idle peers are asked every two minutes whether they are still there. They may ask every second: a client with several
+  // servers leaves one that does not answer.
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 120000);
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20000);
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-  builder->AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 10000);
+  builder->AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1000);
 }
 
 }  // namespace
 
 struct RpcServer::Impl {
-  Impl(const RpcOptions& options, const PipelineOptions& limits)
+  Impl(const RpcOptions& options, const PipelineOptions& limits, Pipeline* served)
       : calls({options.max_open_calls, options.max_streams, options.peer_percent}),
         read_turns({.excess = share(limits.max_inflight_bytes, options.peer_percent)}),
         small_reads(at_once(1, limits.max_waiting_requests, options.peer_percent)),
         question_reads(at_once(2, limits.max_waiting_requests, options.peer_percent)),
         open_reads(at_once(8, limits.max_waiting_requests, options.peer_percent)),
         proxies(TrustedProxies::parse(options.trusted_proxies).value_or(TrustedProxies())),
+        pipeline(served),
         stream_idle_timeout(options.stream_idle_timeout) {}
 
   OpenCalls calls;
@@ -189,6 +192,7 @@ struct RpcServer::Impl {
 
   ReadTurns read_turns, small_reads, question_reads, open_reads;
   const TrustedProxies proxies;
+  LoadReport load;  // ticked by watch_thread
   HandlerContext context;
   std::unique_ptr<HealthService> health;
   std::unique_ptr<SvdServiceHandler> service;
@@ -197,7 +201,7 @@ struct RpcServer::Impl {
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections;  // gRPC's end of `acceptor`
   std::unique_ptr<ConnectionAcceptor> acceptor;
   std::string address;
-  Pipeline* pipeline = nullptr;
+  Pipeline* const pipeline;
 
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> own_connections;
   std::unique_ptr<HealthCall> health_call;  // from start() to shutdown(); of the thread that ticks
@@ -258,7 +262,9 @@ struct RpcServer::Impl {
       self_probe.tick(context.clock->now());
       mu.lock();
       calls.cut_off_stalled(context.clock->now(), stream_idle_timeout);
-      const bool healthy = serving && pipeline->stats().ready();
+      const PipelineStats stats = pipeline->stats();
+      if (load.is_due(context.clock->now())) load.tick(context.clock->now(), pipeline->devices(), stats.oldest_queued);
+      const bool healthy = serving && stats.ready();
       if (healthy != told) {
         health->set_serving(healthy);
         told = healthy;
@@ -274,9 +280,8 @@ RpcServer::RpcServer() = default;
 std::unique_ptr<RpcServer> RpcServer::start(const RpcOptions& options, Pipeline* pipeline, LargePipeline* factors,
                                             Clock* clock, Recorder* recorder, HostMemory* memory, std::string* error) {
   std::unique_ptr<RpcServer> out(new RpcServer);
-  out->impl_ = std::make_unique<Impl>(options, pipeline->options());
+  out->impl_ = std::make_unique<Impl>(options, pipeline->options(), pipeline);
   Impl& impl = *out->impl_;
-  impl.pipeline = pipeline;
   impl.context = {pipeline,
                   factors,
                   clock,
@@ -288,7 +293,8 @@ std::unique_ptr<RpcServer> RpcServer::start(const RpcOptions& options, Pipeline*
                   &impl.question_reads,
                   &impl.open_reads,
                   &impl.proxies,
-                  static_cast<size_t>(options.max_stream_requests)};
+                  static_cast<size_t>(options.max_stream_requests),
+                  &impl.load};
   impl.make_services(options.reflection);
 
   redirect_library_logs();

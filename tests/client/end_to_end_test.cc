@@ -769,6 +769,41 @@ TEST(Svdctl, DecomposesALargeFile) {
   std::filesystem::remove_all(folder);
 }
 
+TEST(Svdctl, EveryCommandTakesSeveralServers) {
+  std::string gone;
+  {
+    const Server ended;
+    gone = ended.address();
+  }
+  const Server one, other;
+  const std::string folder = make_folder(), in = folder + "/a.npy", stack = folder + "/h.npy";
+  const std::string all = gone + "," + one.address() + ", " + other.address();
+  write_matrix(in, "f8", "(3, 3)", std::vector<double>{2, 0, 0, 0, 3, 0, 0, 0, 4});
+  write_matrix(stack, "f8", "(2, 2, 2)", std::vector<double>{2, 0, 0, 3, 4, 0, 0, 5});
+  const std::vector<std::string> commands[] = {
+      {"values", stack, "--print"},
+      {"svd", in, "--s", folder + "/s.npy", "--method", "jacobi"},
+      {"capacity", stack, "--snr-db", "10", "-o", folder + "/c.npy"},
+      {"eigh", in, "--w", folder + "/w.npy"},
+      {"eigvals", in, "--print"},
+      {"info"},
+      {"health"},
+      {"latency", "--calls", "20"},
+      {"bench", "--duration", "200ms"},
+  };
+  for (std::vector<std::string> command : commands) {
+    const std::string name = command[0];
+    command.insert(command.begin(), SVDCTL_PROGRAM);
+    command.insert(command.end(), {"--address", all});
+    const Outcome o = run(command);
+    EXPECT_EQ(o.exit_code, 0) << name << ": " << o.err;
+  }
+  const Outcome wrong = run({SVDCTL_PROGRAM, "info", "--address", one.address() + ",nowhere"});
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("\"nowhere\""));
+  std::filesystem::remove_all(folder);
+}
+
 TEST(Svdctl, DecomposesAHyperbolicFile) {
   Server server;
   const std::string folder = make_folder();

@@ -314,6 +314,7 @@ class FakeServer:
 
     address: of its port.
     requests: the requests that it received.
+    peers: the connections that they came over.
     announced: the sizes that their metadata announced.
     refuse_unread: ends a call before its request is read, given the context.
     infos: the number of requests for its limits.
@@ -324,6 +325,7 @@ class FakeServer:
     def __init__(self) -> None:
         self.address = ""
         self.requests: list[Any] = []
+        self.peers: list[str] = []
         self.announced: list[str | None] = []
         self.refuse_unread: Callable[[grpc.ServicerContext], Any] = lambda context: None
         self.infos = 0
@@ -338,6 +340,7 @@ class FakeServer:
         request = next(requests)
         with self._lock:
             self.requests.append(request)
+            self.peers.append(context.peer())
             self.announced.append(dict(context.invocation_metadata()).get("svdserve-request-bytes"))
         return self.handler(request, context)
 

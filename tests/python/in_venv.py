@@ -7,7 +7,7 @@
 lies in the build tree and is kept for the next run as long as neither the package nor its requirements change. Needs
 Python 3.11 or newer with venv, and PyPI; nothing is written to the source tree. Further arguments go to pytest.
 
-A long run (SVDSERVE_TEST_SIZE=long) of `newest` has torch, JAX and Dask, too. They take gigabytes, and stay in a folder of
+`newest` has Dask. A long run (SVDSERVE_TEST_SIZE=long) of it has torch and JAX, too. They take gigabytes, and stay in a folder of
 their own until the build tree goes. Tests of them are skipped elsewhere.
 """
 
@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # Tests of what the server computes and of examples: half of the time. Old dependencies run them in long runs alone.
 LEFT_TO_NEWEST = ("test_examples.py", "test_large_server.py", "test_linalg.py")
 PACKAGE = Path("client", "python")
-LIBRARIES = ("torch", "jax", "dask[array]")  # whose arrays the package takes
+LIBRARIES = ("torch", "jax")  # whose arrays the package takes
 SMALL_TORCH = "https://download.pytorch.org/whl/cpu"  # without CUDA; where it is out of reach, PyPI's is installed
 
 
@@ -68,7 +68,7 @@ def install(python: Path, sources: Path, versions: str, project: dict) -> None:
                        stdout=subprocess.DEVNULL)
         (wheel,) = (sources / "dist").glob("*.whl")
         assert list((sources / "dist").glob("*.tar.gz")), "no sdist was made"
-        pip("--upgrade", "--upgrade-strategy", "eager", wheel, *tests)
+        pip("--upgrade", "--upgrade-strategy", "eager", f"{wheel}[dask]", *tests)
 
 
 def find_libraries(python: Path, folder: Path, wanted: bool) -> None:

@@ -141,7 +141,7 @@ def test_the_address_may_be_left_out(kind, monkeypatch):
     monkeypatch.setenv("SVDSERVE_ADDRESS", "localhost")
     with pytest.raises(ValueError, match="^SVDSERVE_ADDRESS is 'localhost', but must be"):
         kind()
-    with pytest.raises(TypeError, match="^address is 50051, but must be a str such as '127.0.0.1:50051', or None"):
+    with pytest.raises(TypeError, match="^address is 50051, but must be a str such as '127.0.0.1:50051', a list of them, or None"):
         kind(50051)
 
 

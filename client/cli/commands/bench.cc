@@ -366,11 +366,12 @@ int run_bench(const std::vector<std::string>& words) {
   auto options = context.connection.options();
   if (!options.ok()) return fail(context, options.status());
   options->connections = static_cast<int>(std::min<int64_t>(o.connections, 10000));
-  if (!o.retry) options->retry.max_attempts = 1;
-  client::Client client(*options);
   // Before any load: one reply, so that a wrong address is an error and not a table of failures.
-  const auto info =
-      client.server_info({.timeout = context.connection.call().timeout.value_or(std::chrono::seconds(10))});
+  options->retry.max_attempts = 2;  // one of several servers may be out of reach
+  const auto info = client::Client(*options).server_info(
+      {.timeout = context.connection.call().timeout.value_or(std::chrono::seconds(10))});
+  options->retry.max_attempts = o.retry ? client::RetryPolicy().max_attempts : 1;
+  client::Client client(*options);
   if (!info.ok() && info.status().code != client::Code::kUnimplemented) return fail(context, info.status());
   if (info.ok() && !o.empty) {
     if (const auto wrong = shape_beyond(info->limits, *mix, compute.problem)) return bad_usage(context, *wrong);

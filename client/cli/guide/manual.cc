@@ -18,7 +18,7 @@ constexpr char kDescription[] =
     "large ones, Hermitian eigenproblems of both, and general ones.\n";
 constexpr char kServer[] =
     "The server is 127.0.0.1:50051 unless --address or the environment variable SVDSERVE_ADDRESS names\n"
-    "another.\n";
+    "another. Several servers share the calls: a:1,b:2, or dns:///name:1 for all of a name.\n";
 constexpr char kExitCodes[] =
     "Exit codes: 0 done, 1 the server or a file failed, 2 wrong usage or input, 3 some matrices are not ok.\n"
     "128 + N ended by signal N: 129 by a closed terminal, 130 by Ctrl-C, 143 by SIGTERM.\n";

@@ -156,7 +156,7 @@ void BatchCall::send_more() {
         finished_ = true;
         break;
       }
-      if (nothing_to_send || live_.size() >= static_cast<size_t>(core_.options().pieces_in_flight)) return;
+      if (nothing_to_send || live_.size() >= window()) return;
       i = next_++;
       live_.emplace(i, nullptr);  // its place in the window, while the request is being made
     }
@@ -167,6 +167,10 @@ void BatchCall::send_more() {
                   }));
   }
   finish();
+}
+
+size_t BatchCall::window() const {
+  return static_cast<size_t>(core_.options().pieces_in_flight) * core_.replicas().size();
 }
 
 grpc::ByteBuffer BatchCall::request_of(const Message& message) {

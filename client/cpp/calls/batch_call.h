@@ -34,7 +34,7 @@ class ReportJoiner {
 // Checks a batch and the memory for its results against each other.
 Result<MatrixSizes> check(const Batch& batch, const Outputs& out, const ComputeOptions& compute);
 
-// Thread-safe. Invariants: at most pieces_in_flight messages are in flight. `done` runs once, after the last of them has
+// Thread-safe. Invariants: at most pieces_in_flight messages are in flight at each replica. `done` runs once, after the last of them has
 // its reply, so that nothing writes the outputs any more.
 class BatchCall : public Cancellable, public std::enable_shared_from_this<BatchCall> {
  public:
@@ -52,6 +52,7 @@ class BatchCall : public Cancellable, public std::enable_shared_from_this<BatchC
   Status check_starting_vectors() const;
   void ask_limits();
   void cut();
+  size_t window() const;  // of pieces in flight
   void send_more();
   void launch(int64_t i, std::shared_ptr<RetriedCall> call);
   grpc::ByteBuffer request_of(const Message& message);

@@ -1,14 +1,12 @@
 #include "client/cpp/calls/core.h"
 
 #include <grpc/support/time.h>
-#include <grpcpp/create_channel.h>
-#include <grpcpp/security/credentials.h>
-#include <grpcpp/support/channel_arguments.h>
-
 #include <algorithm>
 #include <string_view>
 #include <system_error>
 
+#include "client/cpp/calls/route.h"
+#include "client/cpp/calls/server_calls.h"
 #include "client/cpp/wire/status.h"
 #include "wire/limits.h"
 #include "wire/metadata.h"
@@ -24,30 +22,6 @@ ClientOptions checked(ClientOptions o) {
   return o;
 }
 
-std::shared_ptr<grpc::ChannelCredentials> credentials(const TlsOptions& tls) {
-  if (!tls.enabled) return grpc::InsecureChannelCredentials();
-  return grpc::SslCredentials({tls.root_certificates, tls.private_key, tls.certificate_chain});
-}
-
-std::shared_ptr<grpc::Channel> make_channel(const ClientOptions& o) {
-  grpc::ChannelArguments args;
-  args.SetMaxSendMessageSize(static_cast<int>(o.max_message_bytes));
-  args.SetMaxReceiveMessageSize(static_cast<int>(o.max_message_bytes));
-  // Retries are ours: gRPC's would keep a second account of every message.
-  args.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
-  // Each channel a connection of its own; gRPC would share one among channels that look alike.
-  args.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  // A restarted server is found again soon.
-  args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-  args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 5000);
-  // A server that is gone without a word, or stopped, is noticed while calls wait for it.
-  args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 30000);
-  args.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20000);
-  args.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  if (!o.tls.server_name.empty()) args.SetSslTargetNameOverride(o.tls.server_name);
-  return grpc::CreateCustomChannel(o.address, credentials(o.tls), args);
-}
-
 size_t keep_bytes(const ClientOptions& o) {
   return static_cast<size_t>((o.pieces_in_flight + 1) * std::min(o.piece_bytes, o.max_message_bytes));
 }
@@ -60,6 +34,50 @@ bool sleep_until(Clock::time_point until, const std::stop_token& stop) {
   wake.wait_until(lock, stop, until, [] { return false; });
   return !stop.stop_requested();
 }
+
+// Whether a replica serves, asked once. Keeps itself alive until it has the answer, and leaves the core then. From then
+// on it has nothing of a connection any more: gRPC must not lose its last one on a thread of its own.
+class HealthCheck : public Cancellable, public std::enable_shared_from_this<HealthCheck> {
+ public:
+  HealthCheck(Core& core, size_t replica) : core_(core), replica_(replica), request_(health_request(kServiceName)) {}
+
+  void start() {
+    std::lock_guard lock(mutex_);
+    set_deadline(*context_, Clock::now() + kPatience);
+    core_.replicas().stub(replica_).UnaryCall(
+        context_.get(), kHealthCheck, {}, &request_, &reply_,
+        [self = shared_from_this()](const grpc::Status& status) { self->on_answer(status); });
+  }
+  void cancel() override {
+    std::lock_guard lock(mutex_);
+    if (context_) context_->TryCancel();
+  }
+
+ private:
+  static constexpr std::chrono::seconds kPatience{2};
+
+  void on_answer(const grpc::Status& status) {
+    // A server without the service of health says nothing against itself.
+    bool serving = status.error_code() == grpc::StatusCode::UNIMPLEMENTED;
+    if (status.ok()) {
+      const Result<bool> says = is_serving(reply_);
+      serving = says.ok() && *says;
+    }
+    core_.replicas().rotation()->checked(replica_, serving, Clock::now());
+    {
+      std::lock_guard lock(mutex_);
+      context_.reset();
+    }
+    core_.leave(this);
+  }
+
+  Core& core_;
+  const size_t replica_;
+  grpc::ByteBuffer request_, reply_;
+
+  std::mutex mutex_;
+  std::unique_ptr<grpc::ClientContext> context_ = std::make_unique<grpc::ClientContext>();  // guarded by mutex_
+};
 
 }  // namespace
 
@@ -78,13 +96,25 @@ void prepare_unary(grpc::ClientContext& context, const char* method, const grpc:
 }
 
 Core::Core(ClientOptions options)
-    : options_(checked(std::move(options))), buffers_(SendBuffers::make(keep_bytes(options_))) {
-  for (int i = 0; i < options_.connections; ++i) {
-    stubs_.push_back(std::make_unique<grpc::GenericStub>(make_channel(options_)));
-  }
+    : options_(checked(std::move(options))), buffers_(SendBuffers::make(keep_bytes(options_))), replicas_(options_) {}
+
+grpc::GenericStub& Core::stub() {
+  check_health();
+  Rotation* const rotation = replicas_.rotation();
+  return replicas_.stub(rotation == nullptr ? 0 : rotation->next({}, Clock::now()));
 }
 
-grpc::GenericStub& Core::stub() { return *stubs_[turn_.fetch_add(1, std::memory_order_relaxed) % stubs_.size()]; }
+void Core::check_health() {
+  if (replicas_.size() == 1) return;
+  const auto replica = replicas_.rotation()->due(Clock::now());
+  if (!replica) return;
+  const auto check = std::make_shared<HealthCheck>(*this, *replica);
+  if (enter(check.get())) {
+    check->start();
+  } else {
+    replicas_.rotation()->checked(*replica, false, Clock::now());
+  }
+}
 
 std::optional<PieceLimits> Core::limits() const {
   std::lock_guard lock(mutex_);
@@ -110,15 +140,15 @@ void Core::forget_limits_after(const Status& status) {
   limits_.reset();
 }
 
-Status Core::attempt(const char* method, const grpc::ByteBuffer& request, const std::stop_token& stop,
-                     Deadline deadline, grpc::ByteBuffer* reply) {
+Status Core::attempt(grpc::GenericStub& stub, const char* method, const grpc::ByteBuffer& request,
+                     const std::stop_token& stop, Deadline deadline, grpc::ByteBuffer* reply) {
   if (stop.stop_requested()) return cancelled();
   grpc::ClientContext context;
   prepare_unary(context, method, request, deadline);
   // A queue of its own lets the calling thread do the network's work: no hand-over to another thread on the way.
   grpc::CompletionQueue queue;
   grpc::Status status;
-  const auto rpc = stub().PrepareUnaryCall(&context, method, request, &queue);
+  const auto rpc = stub.PrepareUnaryCall(&context, method, request, &queue);
   rpc->StartCall();
   rpc->Finish(reply, &status, nullptr);
   void* tag = nullptr;
@@ -137,15 +167,13 @@ Status Core::attempt(const char* method, const grpc::ByteBuffer& request, const 
 
 Status Core::call(const char* method, const grpc::ByteBuffer& request, const CallOptions& options, Deadline deadline,
                   grpc::ByteBuffer* reply, int64_t* attempts) {
-  RetrySchedule schedule(options_.retry, deadline);
+  Route route(*this, deadline);
   for (;;) {
-    Status status = attempt(method, request, options.stop, deadline, reply);
+    Status status = attempt(route.next(), method, request, options.stop, deadline, reply);
+    const auto delay = route.after(status);
     if (attempts != nullptr) ++*attempts;
-    if (status.ok()) return status;
-    const auto now = Clock::now();
-    const auto delay = schedule.next(status, now, uniform());
     if (!delay) return status;
-    if (!sleep_until(now + *delay, options.stop)) return cancelled();
+    if (!sleep_until(Clock::now() + *delay, options.stop)) return cancelled();
   }
 }
 

@@ -5,7 +5,6 @@
 #include <grpcpp/client_context.h>
 #include <grpcpp/generic/generic_stub.h>
 
-#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <list>
@@ -15,8 +14,8 @@
 #include <string>
 #include <thread>
 #include <unordered_set>
-#include <vector>
 
+#include "client/cpp/calls/replicas.h"
 #include "client/cpp/calls/retry.h"
 #include "client/cpp/client.h"
 #include "client/cpp/wire/send_buffers.h"
@@ -31,6 +30,8 @@ inline constexpr char kEigendecomposeStream[] = "/svdserve.v1.SvdService/Eigende
 inline constexpr char kDecomposeLarge[] = "/svdserve.v1.SvdService/DecomposeLarge";
 inline constexpr char kGetServerInfo[] = "/svdserve.v1.SvdService/GetServerInfo";
 inline constexpr char kHealthCheck[] = "/grpc.health.v1.Health/Check";
+
+inline constexpr char kServiceName[] = "svdserve.v1.SvdService";
 
 // The call that takes such requests.
 constexpr const char* method_of(const ComputeOptions& compute) {
@@ -51,8 +52,11 @@ class Core {
 
   const ClientOptions& options() const { return options_; }
   SendBuffers& buffers() { return *buffers_; }
-  // The connections take turns.
+  Replicas& replicas() { return replicas_; }
+  // A connection of a replica that takes calls, for what is attempted once.
   grpc::GenericStub& stub();
+  // Asks a replica whose health is to be checked, and does not wait for the answer.
+  void check_health();
 
   // The limits for cutting batches, once the server was asked; forgotten when it refuses a size that they allowed.
   std::optional<PieceLimits> limits() const;
@@ -66,8 +70,8 @@ class Core {
   Status call(const char* method, const grpc::ByteBuffer& request, const CallOptions& options, Deadline deadline,
               grpc::ByteBuffer* reply, int64_t* attempts = nullptr);
   // One attempt of it.
-  Status attempt(const char* method, const grpc::ByteBuffer& request, const std::stop_token& stop, Deadline deadline,
-                 grpc::ByteBuffer* reply);
+  Status attempt(grpc::GenericStub& stub, const char* method, const grpc::ByteBuffer& request,
+                 const std::stop_token& stop, Deadline deadline, grpc::ByteBuffer* reply);
 
   // Calls in flight. close() cancels them, waits until each has left, and makes every later enter() fail.
   bool enter(Cancellable* call);
@@ -85,8 +89,7 @@ class Core {
 
   const ClientOptions options_;
   const std::shared_ptr<SendBuffers> buffers_;
-  std::vector<std::unique_ptr<grpc::GenericStub>> stubs_;  // one a connection
-  std::atomic<size_t> turn_{0};
+  Replicas replicas_;
 
   mutable std::mutex mutex_;
   std::condition_variable left_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "client/cpp/calls/route.h"
 #include "client/cpp/wire/status.h"
 #include "wire/crc32c.h"
 #include "wire/limits.h"
@@ -213,27 +214,32 @@ Result<LargeReport> LargeCall::run() {
   Result<LargeReport> result = cancelled();
   {
     const std::stop_callback on_stop(call_options_.stop, [this] { cancel(); });
-    RetrySchedule schedule(core_.options().retry, deadline_);
+    Route route(core_, deadline_);
     for (;;) {
-      Status status = attempt();
+      Status status = attempt(route.next());
+      const auto delay = route.after(status);
       if (status.ok()) {
         result = receiver_.finish();
-        if (result.ok()) result->attempts = schedule.attempts();
+        if (result.ok()) result->attempts = route.attempts();
         break;
       }
       result = status;
-      if (receiver_.accepted()) break;
-      const auto now = Clock::now();
-      const auto delay = schedule.next(status, now, uniform());
-      if (!delay) break;
+      if (!delay || !may_repeat(status)) break;
       std::unique_lock lock(mutex_);
-      if (woken_.wait_until(lock, now + *delay, [this] { return cancelled_; })) {
+      if (woken_.wait_until(lock, Clock::now() + *delay, [this] { return cancelled_; })) {
         result = cancelled();
         break;
       }
     }
   }
   return result;
+}
+
+// A server that took the operand may be computing it: this is one job, and not two. But where another server is there,
+// one that went away in the upload is not waited for.
+bool LargeCall::may_repeat(const Status& status) const {
+  if (!receiver_.accepted()) return true;
+  return core_.replicas().width() > 1 && status.code == Code::kUnavailable && !committed_;
 }
 
 void LargeCall::cancel() {
@@ -243,7 +249,7 @@ void LargeCall::cancel() {
   woken_.notify_all();
 }
 
-Status LargeCall::attempt() {
+Status LargeCall::attempt(grpc::GenericStub& stub) {
   grpc::ClientContext context;
   set_deadline(context, deadline_);
   receiver_.restart();
@@ -257,7 +263,7 @@ Status LargeCall::attempt() {
   }
   // A queue of its own: the calling thread does the network's work.
   grpc::CompletionQueue queue;
-  rpc_ = core_.stub().PrepareCall(&context, kDecomposeLarge, &queue);
+  rpc_ = stub.PrepareCall(&context, kDecomposeLarge, &queue);
   Status status = drive(context, queue);
   queue.Shutdown();
   void* tag = nullptr;

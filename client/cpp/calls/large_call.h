@@ -60,14 +60,16 @@ class LargeCall : public Cancellable {
   LargeCall(Core& core, const LargeMatrix& matrix, const LargeSizes& sizes, const LargeOutputs& out,
             const LargeOptions& options, const CallOptions& call);
 
-  // Tries again, as the policy says, only where the server refused it before it took any of the operand.
+  // Tries again, as the policy says, only where the server refused it before it took any of the operand. With several
+  // servers also where one went away before the operand was complete.
   Result<LargeReport> run();
   void cancel() override;
 
  private:
   enum class Event : uintptr_t { kStarted = 1, kWritten, kRead, kFinished };
 
-  Status attempt();
+  bool may_repeat(const Status& status) const;
+  Status attempt(grpc::GenericStub& stub);
   Status drive(grpc::ClientContext& context, grpc::CompletionQueue& queue);
   void on_read();
   void write_next();

@@ -7,35 +7,34 @@
 namespace svdserve::client::internal {
 
 RetriedCall::RetriedCall(Core& core, const char* method, grpc::ByteBuffer request, Deadline deadline, Done done)
-    : core_(core),
-      method_(method),
-      request_(std::move(request)),
-      schedule_(core_.options().retry, deadline),
-      done_(std::move(done)) {}
+    : core_(core), method_(method), request_(std::move(request)), route_(core_, deadline), done_(std::move(done)) {}
 
 // gRPC cancels a call that was cancelled before its context was started at its start. So `done` runs on gRPC's thread
 // in this case, too.
 void RetriedCall::attempt() {
-  std::unique_ptr<grpc::Alarm> rung;  // it holds this object: to be dropped, but not under the lock
+  grpc::GenericStub& stub = route_.next();  // not under the lock: the core's lock may be taken, which cancel() is under
+  std::unique_ptr<grpc::Alarm> rung;        // it holds this object: to be dropped, but not under the lock
   std::lock_guard lock(mutex_);
   rung = std::move(alarm_);
   context_ = std::make_unique<grpc::ClientContext>();
-  prepare_unary(*context_, method_, request_, schedule_.deadline());
+  prepare_unary(*context_, method_, request_, route_.deadline());
   if (cancelled_) context_->TryCancel();
-  core_.stub().UnaryCall(context_.get(), method_, {}, &request_, &reply_,
-                         [self = shared_from_this()](const grpc::Status& answer) { self->on_answer(answer); });
+  stub.UnaryCall(context_.get(), method_, {}, &request_, &reply_,
+                 [self = shared_from_this()](const grpc::Status& answer) { self->on_answer(answer); });
 }
 
 void RetriedCall::on_answer(const grpc::Status& answer) {
   Status status = from_grpc(answer);
+  const auto delay = route_.after(status);
+  bool at_once = false;
   {
     std::lock_guard lock(mutex_);
     context_.reset();
     if (!status.ok()) {
-      const auto delay = schedule_.next(status, Clock::now(), uniform());
+      at_once = delay && delay->count() == 0 && !cancelled_;
       if (cancelled_) {
         status = cancelled();
-      } else if (delay) {
+      } else if (delay && !at_once) {
         alarm_ = std::make_unique<grpc::Alarm>();
         const gpr_timespec wait = gpr_time_from_nanos(delay->count(), GPR_TIMESPAN);
         alarm_->Set(gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), wait),
@@ -44,6 +43,7 @@ void RetriedCall::on_answer(const grpc::Status& answer) {
       }
     }
   }
+  if (at_once) return attempt();
   finish(std::move(status));
 }
 
@@ -56,7 +56,7 @@ void RetriedCall::cancel() {
 
 void RetriedCall::finish(Status status) {
   Done done = std::move(done_);  // whatever it holds goes when it has run
-  done(std::move(status), reply_, schedule_.attempts());
+  done(std::move(status), reply_, route_.attempts());
 }
 
 }  // namespace svdserve::client::internal

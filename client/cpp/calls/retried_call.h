@@ -11,6 +11,7 @@
 #include <mutex>
 
 #include "client/cpp/calls/core.h"
+#include "client/cpp/calls/route.h"
 
 namespace svdserve::client::internal {
 
@@ -35,7 +36,7 @@ class RetriedCall : public std::enable_shared_from_this<RetriedCall> {
   Core& core_;
   const char* const method_;
   grpc::ByteBuffer request_, reply_;
-  RetrySchedule schedule_;  // used by one callback at a time
+  Route route_;  // used by one callback at a time
   Done done_;
 
   std::mutex mutex_;                              // held while an attempt is started, so that it ends after that

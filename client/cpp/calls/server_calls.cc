@@ -2,6 +2,7 @@
 
 #include <grpcpp/support/proto_buffer_reader.h>
 
+#include "client/cpp/calls/route.h"
 #include "client/cpp/wire/status.h"
 #include "client/cpp/wire/wire.h"
 #include "grpc/health/v1/health.pb.h"
@@ -56,26 +57,47 @@ Result<ServerInfo> server_info(Core& core, const CallOptions& options) {
   return info;
 }
 
-// Not retried: a server that is out of reach is the answer.
-Result<bool> healthy(Core& core, const std::string& service, const CallOptions& options) {
+grpc::ByteBuffer health_request(const std::string& service) {
   ::grpc::health::v1::HealthCheckRequest request;
   request.set_service(service);
-  grpc::ByteBuffer reply;
-  const Deadline deadline = deadline_after(options.timeout, Clock::now());
-  Status s = core.attempt(kHealthCheck, to_buffer(request.SerializeAsString()), options.stop, deadline, &reply);
-  if (!s.ok()) return s;
+  return to_buffer(request.SerializeAsString());
+}
+
+Result<bool> is_serving(grpc::ByteBuffer& reply) {
   ::grpc::health::v1::HealthCheckResponse response;
   if (!parse(reply, &response)) return invalid_reply("it is not a HealthCheckResponse");
   return response.status() == ::grpc::health::v1::HealthCheckResponse::SERVING;
 }
 
+// Not retried: a server that is out of reach is the answer. With several of them one that serves is enough.
+Result<bool> healthy(Core& core, const std::string& service, const CallOptions& options) {
+  const Deadline deadline = deadline_after(options.timeout, Clock::now());
+  Result<bool> any = false;
+  for (size_t replica = 0; replica < core.replicas().size(); ++replica) {
+    grpc::ByteBuffer reply;
+    Status s = core.attempt(core.replicas().stub(replica), kHealthCheck, health_request(service), options.stop,
+                            deadline, &reply);
+    Result<bool> one = s.ok() ? is_serving(reply) : Result<bool>(std::move(s));
+    if (one.ok() && *one) return one;
+    if (replica == 0 || one.ok()) any = std::move(one);
+  }
+  return any;
+}
+
 Result<std::chrono::nanoseconds> ping(Core& core, const CallOptions& options) {
   static const grpc::ByteBuffer request = empty_message();
-  grpc::ByteBuffer reply;
-  const auto begin = Clock::now();
-  Status s = core.attempt(kGetServerInfo, request, options.stop, deadline_after(options.timeout, begin), &reply);
-  if (!s.ok()) return s;
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin);
+  const Deadline deadline = deadline_after(options.timeout, Clock::now());
+  Route route(core, deadline);
+  for (;;) {
+    grpc::ByteBuffer reply;
+    grpc::GenericStub& stub = route.next();
+    const auto begin = Clock::now();
+    Status s = core.attempt(stub, kGetServerInfo, request, options.stop, deadline, &reply);
+    const auto time = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin);
+    const auto delay = route.after(s);
+    if (s.ok()) return time;
+    if (!delay || delay->count() > 0) return s;  // at once by another server, or not at all
+  }
 }
 
 }  // namespace svdserve::client::internal

@@ -14,6 +14,10 @@ namespace svdserve::client::internal {
 // A message without fields.
 grpc::ByteBuffer empty_message();
 
+// A question of the health service and its answer.
+grpc::ByteBuffer health_request(const std::string& service);
+Result<bool> is_serving(grpc::ByteBuffer& reply);
+
 // Takes the limits from the answer to GetServerInfo and remembers them in the core. A server without that method gets
 // the client's own limits.
 Status read_limits(Core& core, Status status, grpc::ByteBuffer& reply);

@@ -21,6 +21,7 @@
 namespace svdserve::server {
 
 class LargePipeline;
+class LoadReport;
 class OpenCalls;
 class ReadTurns;
 
@@ -37,6 +38,7 @@ struct HandlerContext {
   ReadTurns* open_reads = nullptr;      // of those that open a large matrix
   const TrustedProxies* proxies = nullptr;
   size_t max_stream_requests = 1;
+  LoadReport* load = nullptr;
 
   // Whom the call counts against.
   Peer peer(const grpc::CallbackServerContext& call) const {

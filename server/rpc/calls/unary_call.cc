@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/rpc/calls/cut_off.h"
+#include "server/rpc/calls/load_report.h"
 
 namespace svdserve::server {
 namespace {
@@ -159,6 +160,8 @@ void UnaryCall::refuse(Error error) {
 }
 
 void UnaryCall::reply(const grpc::Status& status) {
+  const std::string load = context_->load->of_reply(context_->clock->now() - arrival_);
+  if (!load.empty()) call_->AddTrailingMetadata(kLoadReportKey, load);
   await_client(true);
   Finish(status);
 }

@@ -19,13 +19,15 @@ import numpy.typing as npt
 
 from . import _calls, _codec, _proto
 from ._arrays import A, Foreign
-from ._channel import (DEFAULT_IN_FLIGHT, DEFAULT_MESSAGE_BYTES, DEFAULT_PIECE_BYTES, ChannelSettings, Deadline, Stub,
-                       announcement, health_name, there)
+from ._channel import (DEFAULT_IN_FLIGHT, DEFAULT_MESSAGE_BYTES, DEFAULT_PIECE_BYTES,
+                       ChannelSettings, Connections, Deadline, Stub, announcement, best_health, health_name, serves,
+                       small_request, there)
 from ._display.progress import OnProgress, shown
 from ._query import Query
-from ._stack import Job, Stack
+from ._replicas import CHECK_PATIENCE, Route
+from ._stack import Job, Pieces, Stack
 from ._transfer import Stop, transfer
-from .errors import closed_error, from_rpc_error
+from .errors import Error, closed_error, from_rpc_error
 from .values import (EighResult, EigLeftResult, EigResult, Limits, MimoResult, RetryPolicy, ServerInfo, SVDResult, Tls,
                      server_info)
 
@@ -140,22 +142,33 @@ class _Mimo(TypedDict, total=False):
 
 
 class Client:
-    """A connection to a svdserve server. It may be used by several threads at once.
+    """Connections to a svdserve server, or to several. It may be used by several threads at once.
 
     Args:
         address: "host:port" or "unix:/path", as gRPC takes it. None: that of the environment variable SVDSERVE_ADDRESS, or
-            "127.0.0.1:50051".
+            "127.0.0.1:50051". Several servers: a list of these, or "a:1,b:2". "dns:///host:port": all servers of the name.
         tls: False for plain text, True for TLS with gRPC's default trust, or a Tls with the files to use.
         retry: when to send a rejected request again; RetryPolicy() if None.
         piece_bytes: the client sends a longer batch in pieces of about this many bytes.
-        max_in_flight: the number of pieces of one call, or of its large matrices, that may be under way at once. Large
-            matrices of more than 16 MiB, results included, go fewer at once, from 32 MiB on one after the other.
+        max_in_flight: the number of pieces of one call, or of its large matrices, that may be under way at once at each
+            server. Large matrices of more than 16 MiB, results included, go fewer at once, from 32 MiB on one after the
+            other.
         max_message_bytes: the longest reply that the client accepts; it cuts batches by this or by the server's own
             limit, whichever is smaller. A longer reply raises Overloaded.
+        connections: TCP connections to each server, made when they are first needed. Large messages and large matrices
+            take turns on them; small messages share the first. None: one for every four processors, at most four.
+        silence_timeout: seconds without a reply to a ping after which a server is left, with the calls that wait for it.
+            None: 4 with several servers, 50 with one.
+
+    Several servers take turns, for calls and for the pieces of one call, each with an equal share. A call goes to
+    the next one at once where a server rejects it for load, drains or is out of reach. It waits only when all have failed. A
+    server is left while it is out of reach, stopped, or does not serve by its own health check. A large matrix
+    whose server goes before its upload is complete is sent to another one. The logger "svdserve" has a line for each retry,
+    and for each server that is left or comes back.
 
     Raises:
         OSError: a file of `tls` cannot be read.
-        TypeError: `address` is no str.
+        TypeError: `address` is no str, nor a list of them.
         ValueError: `address` has no port or is a URL, a number is below 1, max_message_bytes is above 2**31 - 1, or `tls`
             holds half of a certificate and its key.
 
@@ -163,13 +176,13 @@ class Client:
     is no longer needed, or use it in a `with` statement.
     """
 
-    def __init__(self, address: str | None = None, *, tls: Tls | bool = False, retry: RetryPolicy | None = None,
-                 piece_bytes: int = DEFAULT_PIECE_BYTES, max_in_flight: int = DEFAULT_IN_FLIGHT,
-                 max_message_bytes: int = DEFAULT_MESSAGE_BYTES) -> None:
-        self._settings = ChannelSettings(address, tls, retry, piece_bytes, max_in_flight, max_message_bytes)
-        self._channel = self._settings.open(grpc)
-        _OPEN.add(self._channel)
-        self._stub = Stub(self._channel)
+    def __init__(self, address: str | Iterable[str] | None = None, *, tls: Tls | bool = False,
+                 retry: RetryPolicy | None = None, piece_bytes: int = DEFAULT_PIECE_BYTES,
+                 max_in_flight: int = DEFAULT_IN_FLIGHT, max_message_bytes: int = DEFAULT_MESSAGE_BYTES,
+                 connections: int | None = None, silence_timeout: float | None = None) -> None:
+        self._settings = ChannelSettings(address, tls, retry, piece_bytes, max_in_flight, max_message_bytes, connections,
+                                         silence_timeout)
+        self._connections = Connections(self._settings, self._open_channel)
         self._closed = threading.Event()
         self._limits: Limits | None = None
 
@@ -824,22 +837,28 @@ class Client:
         return info
 
     def health(self, service: str = "", *, timeout: float | None = None) -> str:
-        """State of the server, or of one service of it: "SERVING", "NOT_SERVING", ...
+        """State of the server, or of one service of it: "SERVING", "NOT_SERVING", ... One that serves is enough.
 
         The client does not repeat this call. Raises Unavailable if the server cannot be reached, and Error for a service
         that the server does not have.
         """
-        request = _proto.HealthCheckRequest(service=service)
+        request, deadline = _proto.HealthCheckRequest(service=service), Deadline(timeout)
         self._require_open()
-        try:
-            return health_name(self._stub.health_check(request, timeout=Deadline(timeout).remaining()).status)
-        except grpc.RpcError as error:
-            raise from_rpc_error(error, self._closed.is_set(), self._settings.address) from error
+
+        def ask(replica: int) -> str | Error:
+            try:
+                reply = self._connections.stub(replica).health_check(request, timeout=deadline.remaining())
+                return health_name(there(reply).status)
+            except grpc.RpcError as error:
+                return from_rpc_error(error, self._closed.is_set(), self._settings.addresses[replica])
+
+        return best_health(ask(replica) for replica in range(len(self._settings.addresses)))
 
     def close(self) -> None:
         """Ends the connection. Calls under way raise Cancelled. Closing twice is harmless."""
         self._closed.set()
-        self._channel.close()
+        for channel in self._connections.channels():
+            channel.close()
 
     def __repr__(self) -> str:
         return f"<svdserve.Client {self._settings.address!r}, {'closed' if self._closed.is_set() else 'open'}>"
@@ -859,7 +878,7 @@ class Client:
                 messages, factors = call.plan(limits, self._settings.piece_bytes, on_progress)
                 self._compute(messages, call.query, deadline)
                 if factors:
-                    self._compute_all_large(Stack(factors, self._settings.max_in_flight), deadline)
+                    self._compute_all_large(self._settings.stack(factors), deadline)
         return call.answer()
 
     def _compute_all_large(self, stack: Stack, deadline: Deadline) -> None:
@@ -887,75 +906,110 @@ class Client:
 
     def _compute_large(self, job: Job, deadline: Deadline) -> None:
         """Sends a large matrix; again only if the server rejected it before it took any of it."""
-        call = functools.partial(transfer, self._stub.decompose_large, stop=job.stop)
-        send = functools.partial(self._send, call, job.factor, deadline)
+        def method(stub: Stub) -> Callable[..., Any]:
+            return functools.partial(transfer, stub.decompose_large, stop=job.stop)
+
+        route = self._settings.route()
+        send = functools.partial(self._send, route, method, job.factor, job.factor.bytes, deadline)
         with job.factor.named_in_errors():
-            self._retry(send, send, deadline, job.may_repeat, job.stop)
+            self._retry(route, send, send, deadline, job.may_repeat, job.stop)
 
     def _compute(self, messages: list[_codec.Message], query: Query, deadline: Deadline) -> None:
         if not messages:
             return
-        decompose, options = self._stub.of(query), query.encode()
+        options = query.encode()
 
-        def again(request: _codec.Request) -> Callable[[], Any]:
-            return functools.partial(self._send, decompose, request, deadline, metadata=announcement(request))
+        def begin(route: Route, request: _codec.Request, method: Callable[[Stub], Any] = lambda s: s.of(query)) -> Any:
+            return self._send(route, method, request, request.size, deadline, metadata=announcement(request))
 
         if len(messages) == 1:  # a blocking call wakes one thread less than a future
-            send = again(messages[0].request(options))
-            messages[0].deliver(there(self._retry(send, send, deadline)))
+            route = self._settings.route()
+            send = functools.partial(begin, route, messages[0].request(options))
+            messages[0].deliver(there(self._retry(route, send, send, deadline)))
             return
 
-        under_way: collections.deque[tuple[_codec.Message, _codec.Request, Any]] = collections.deque()
+        lanes = min(len(messages), self._settings.max_in_flight, self._settings.lanes)
+        pieces = Pieces(messages)
 
-        def finish_oldest() -> None:
-            message, request, call = under_way[0]
-            message.deliver(there(self._retry(call.result, again(request), deadline)))
-            under_way.popleft()
+        def lane() -> None:
+            under_way: collections.deque[tuple[_codec.Message, _codec.Request, Route, Any]] = collections.deque()
 
-        try:
-            for message in messages:
-                if len(under_way) == self._settings.max_in_flight:
-                    finish_oldest()
-                request = message.request(options)
-                under_way.append((message, request,
-                                   self._send(decompose.future, request, deadline, metadata=announcement(request))))
+            def finish_oldest() -> None:
+                message, request, route, call = under_way.popleft()
+                reply = there(self._retry(route, call.result, functools.partial(begin, route, request), deadline))
+                pieces.deliver(message, reply, call)
+
+            while (message := pieces.take()) is not None:
+                request, route = message.request(options), self._settings.route()
+                call = begin(route, request, lambda s: s.of(query).future)
+                pieces.sent(call)
+                under_way.append((message, request, route, call))
+                if len(under_way) >= self._settings.max_in_flight // lanes:
+                    finish_oldest()  # before the next one is taken, which another lane may send at once
             while under_way:
                 finish_oldest()
-        finally:
-            for _, _, call in under_way:  # of a call that fails as a whole
-                call.cancel()
+
+        pieces.send(lane, lanes)
 
     def _ask(self, method: str, timeout: float | None, **fields: Any) -> Any:
         """The reply to a unary call without matrices. `fields`: of its request."""
-        deadline = Deadline(timeout)
-        send = functools.partial(self._send, *self._stub.small(method, **fields), deadline)
-        return there(self._retry(send, send, deadline))
+        deadline, route, request = Deadline(timeout), self._settings.route(), small_request(method, **fields)
+        send = functools.partial(self._send, route, lambda stub: stub.small(method), request, 0, deadline)
+        return there(self._retry(route, send, send, deadline))
 
-    def _send(self, method: Callable[..., Any], request: Any, deadline: Deadline, **options: Any) -> Any:
+    def _send(self, route: Route, method: Callable[[Stub], Any], request: Any, size: int, deadline: Deadline,
+              **options: Any) -> Any:
+        """Makes the call `method` of a connection where the route goes next. `size`: of the request in bytes."""
         self._require_open()
+        self._check_health()
+        stub = self._connections.stub(route.next(), size)
         try:
-            return method(request, timeout=deadline.remaining(), **options)
+            return method(stub)(request, timeout=deadline.remaining(), **options)
         except ValueError:  # gRPC's word for a closed channel
             self._require_open()
             raise
 
-    def _retry(self, first: Callable[[], Any], again: Callable[[], Any], deadline: Deadline,
-               may_repeat: Callable[[], bool] = lambda: True, stop: Stop | None = None) -> Any:
+    def _retry(self, route: Route, first: Callable[[], Any], again: Callable[[], Any], deadline: Deadline,
+               may_repeat: Callable[[Error, float], bool] = lambda error, pause: True, stop: Stop | None = None) -> Any:
         """The reply that `first` waits for. While it is worthwhile and allowed, `again` makes another attempt."""
-        answer, attempt = first, 1
+        answer = first
         while True:
             try:
-                return answer()
+                reply = answer()
             except grpc.FutureCancelledError:
                 raise closed_error() from None
             except grpc.RpcError as rpc_error:
-                error = from_rpc_error(rpc_error, self._closed.is_set(), self._settings.address)
-                pause = self._settings.pause(error, attempt, deadline.left()) if may_repeat() else None
-                if pause is None:
+                error = from_rpc_error(rpc_error, self._closed.is_set(), route.address)
+                pause = route.pause(error, deadline.left())
+                if pause is None or not may_repeat(error, pause):
                     self._limits = None  # the server may have been replaced by one with others
                     raise error from rpc_error
+            else:
+                route.succeeded()
+                return reply
             self._pause(pause, stop)
-            answer, attempt = again, attempt + 1
+            answer = again
+
+    def _check_health(self) -> None:
+        """Asks a server that is due, and does not wait for the reply."""
+        rotation = self._settings.rotation
+        if (replica := rotation.due()) is None:
+            return
+        try:
+            asked = self._connections.stub(replica).ask_health(timeout=CHECK_PATIENCE)
+        except ValueError:  # the client was closed
+            return
+
+        def done(asked: Any) -> None:
+            if not self._closed.is_set():
+                rotation.checked(replica, serves(asked.result))
+
+        asked.add_done_callback(done)
+
+    def _open_channel(self, replica: int) -> grpc.Channel:
+        channel: grpc.Channel = self._settings.open(grpc, replica)
+        _OPEN.add(channel)
+        return channel
 
     def _pause(self, seconds: float, stop: Stop | None) -> None:
         """Waits until the time is over, the client is closed, or `stop` is requested."""

@@ -123,7 +123,7 @@ class Factor:
         self._targets = {plane.name: self._result.memory(plane.name, self._index)
                          for plane in self._operand.planes(self._query) if plane.name in _PLANES.values()}
         self._received = dict.fromkeys(self._targets, 0)
-        self._is_sent = False  # the whole operand, and commit
+        self.is_sent = False  # the whole operand, and commit
         self._summary: LargeSummary | None = None
 
     @contextlib.contextmanager
@@ -160,7 +160,7 @@ class Factor:
                 yield _chunk(offset, part)  # asked for the next one, the caller has sent it
                 offset += part.nbytes
                 self._tell(stage="upload", fraction=offset / self._bytes)
-        self._is_sent = True
+        self.is_sent = True
         yield Request((_proto.DecomposeLargeRequest(commit=_proto.LargeCommit()).SerializeToString(),))
 
     def take(self, reply: Reply) -> None:
@@ -169,7 +169,7 @@ class Factor:
             raise invalid_reply("it does not begin with accepted")
         if self._summary is not None:
             raise invalid_reply("it goes on after the summary")
-        if reply.step in ("factor_chunk", "summary") and not self._is_sent:
+        if reply.step in ("factor_chunk", "summary") and not self.is_sent:
             raise invalid_reply("it has results of an operand that was not sent completely")
         {"accepted": self._accept, "progress": self._take_progress, "factor_chunk": self._take_chunk,
          "summary": self._take_summary}.get(reply.step, lambda _: None)(reply)

@@ -1,11 +1,15 @@
-"""The large matrices of a call on their way, several at once. No gRPC here."""
+"""The large matrices or the messages of a call on their way, several at once. No gRPC here."""
 
 from __future__ import annotations
 
+import concurrent.futures
 import dataclasses
 import heapq
 import threading
+from collections.abc import Callable
+from typing import Any
 
+from ._codec import Message
 from ._large import Factor
 from ._transfer import Stop
 from .errors import Error, Overloaded, Unavailable
@@ -22,9 +26,18 @@ class Job:
     stop: Stop
     alone: bool  #: no other lane is left
 
-    def may_repeat(self) -> bool:
-        """Whether it may be sent again: only if the server rejected it before it took any of it."""
-        return self.alone and not self.factor.accepted and not self.stop.wanted
+    has_others: bool  #: there are other servers
+
+    def may_repeat(self, error: Error, pause: float) -> bool:
+        """Whether it may be sent again after the error, and the pause.
+
+        A server that took the operand may be computing it: only one that rejected it first is asked again. But where
+        another server is there, one that went away in the upload is not waited for.
+        """
+        if self.stop.wanted or pause > 0 and not self.alone:
+            return False
+        return not self.factor.accepted or (
+            self.has_others and isinstance(error, Unavailable) and not self.factor.is_sent)
 
 
 class Stack:
@@ -35,9 +48,10 @@ class Stack:
     matrix waits, and a lane less goes on. The last lane sends rejected matrices again as RetryPolicy says.
     """
 
-    def __init__(self, factors: list[Factor], most_lanes: int) -> None:
+    def __init__(self, factors: list[Factor], most_lanes: int, servers: int = 1) -> None:
         largest = max((factor.bytes for factor in factors), default=0)
-        self.lanes = max(1, min(most_lanes, len(factors), _BYTES_AT_ONCE // max(1, largest)))
+        self.lanes = max(1, min(most_lanes, len(factors), servers * max(1, _BYTES_AT_ONCE // max(1, largest))))
+        self._servers = servers
         self._factors = factors
         self._waiting = list(range(len(factors)))  # a heap
         self._stops: dict[int, Stop] = {}  # of those under way
@@ -52,7 +66,7 @@ class Stack:
                 return None
             index = heapq.heappop(self._waiting)
             self._stops[index] = Stop()
-            return Job(index, self._factors[index], self._stops[index], self.lanes == 1)
+            return Job(index, self._factors[index], self._stops[index], self.lanes == 1, self._servers > 1)
 
     def done(self, job: Job) -> None:
         """The matrix has its results."""
@@ -90,6 +104,62 @@ class Stack:
                 raise error
         if self._failures:
             raise self._failures[min(self._failures)]
+
+
+class Pieces:
+    """Hands the messages of a call to lanes, which send them side by side. No two lanes deliver at once."""
+
+    def __init__(self, messages: list[Message]) -> None:
+        self._untaken = iter(messages)
+        self._calls: set[Any] = set()  # under way: futures
+        self._failure: BaseException | None = None  # the first
+        self._lock = threading.Lock()
+
+    def take(self) -> Message | None:
+        """The next message. None: there is none, and the lane ends when it has its replies."""
+        with self._lock:
+            return None if self._failure else next(self._untaken, None)
+
+    def sent(self, call: Any) -> None:
+        """The call is under way, and will be cancelled if the whole fails."""
+        with self._lock:
+            self._calls.add(call)
+            failed = self._failure is not None
+        if failed:
+            call.cancel()
+
+    def deliver(self, message: Message, reply: Any, call: Any) -> None:
+        """Takes the reply to a message, which came over the call or after it."""
+        with self._lock:
+            self._calls.discard(call)
+            message.deliver(reply)
+
+    def send(self, lane: Callable[[], None], lanes: int) -> None:
+        """Runs the lanes, a single one in the calling thread. Raises what the first of them raises."""
+
+        def run() -> None:
+            try:
+                lane()
+            except BaseException as failure:
+                self._fail(failure)
+
+        if lanes == 1:
+            run()
+        else:
+            with concurrent.futures.ThreadPoolExecutor(lanes, "svdserve") as threads:
+                try:
+                    concurrent.futures.wait([threads.submit(run) for _ in range(lanes)])
+                except BaseException as interrupt:  # KeyboardInterrupt
+                    self._fail(interrupt)
+        if self._failure is not None:
+            raise self._failure
+
+    def _fail(self, failure: BaseException) -> None:
+        with self._lock:
+            self._failure = self._failure or failure
+            calls = list(self._calls)
+        for call in calls:
+            call.cancel()
 
 
 def _may_pass(error: BaseException) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import functools
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Awaitable, Callable
 
@@ -13,26 +14,30 @@ import grpc.aio
 
 from . import _calls, _codec, _proto
 from ._aio_verbs import AsyncVerbs
-from ._channel import (DEFAULT_IN_FLIGHT, DEFAULT_MESSAGE_BYTES, DEFAULT_PIECE_BYTES, ChannelSettings, Deadline, Stub,
-                       announcement, health_name)
+from ._channel import (DEFAULT_IN_FLIGHT, DEFAULT_MESSAGE_BYTES, DEFAULT_PIECE_BYTES,
+                       ChannelSettings, Connections, Deadline, Stub, announcement, best_health, health_name, serves,
+                       small_request)
 from ._display.progress import OnProgress, shown
 from ._query import Query
+from ._replicas import CHECK_PATIENCE, Route
 from ._stack import Job, Stack
 from ._transfer import transfer
-from .errors import closed_error, from_rpc_error
+from .errors import Error, closed_error, from_rpc_error
 from .values import Limits, RetryPolicy, ServerInfo, Tls, server_info
 
 
 class AsyncClient(AsyncVerbs):
-    """A connection to a svdserve server for coroutines of one event loop. The arguments are Client's, with the same errors.
+    """Connections to a svdserve server, or to several, for coroutines of one event loop.
+
+    The arguments are Client's, with the same errors.
 
     svdvals, svd, hsvd, eigh, eigvalsh, eigh_factored, eig, eigvals, capacity, precoders and mimo are Client's, to be
     awaited. An array must not change while its call is awaited. Cancelling the coroutine cancels the work at the server.
     The loop calls `progress`.
 
-    The channel is opened by the first call, so that it belongs to the loop which runs then. Packing a piece keeps the
-    loop busy for about a millisecond a 4 MiB; smaller `piece_bytes` make the loop more responsive. Large matrices go over a
-    connection of their own, in a thread of the loop's default executor, and do not block the loop.
+    The first call opens the channels, so that they belong to the loop which runs then. Packing a piece keeps the
+    loop busy for about a millisecond a 4 MiB; smaller `piece_bytes` make the loop more responsive. Large matrices go over
+    connections of their own, in a thread of the loop's default executor, and do not block the loop.
 
     Example:
         >>> import asyncio, numpy as np, svdserve
@@ -45,14 +50,15 @@ class AsyncClient(AsyncVerbs):
                [2.]])]
     """
 
-    def __init__(self, address: str | None = None, *, tls: Tls | bool = False, retry: RetryPolicy | None = None,
-                 piece_bytes: int = DEFAULT_PIECE_BYTES, max_in_flight: int = DEFAULT_IN_FLIGHT,
-                 max_message_bytes: int = DEFAULT_MESSAGE_BYTES) -> None:
-        self._settings = ChannelSettings(address, tls, retry, piece_bytes, max_in_flight, max_message_bytes)
-        self._channel: Any = None
-        self._stub: Stub | None = None
-        self._blocking_channel: Any = None  # of large factors
-        self._blocking_stub: Stub | None = None
+    def __init__(self, address: str | Iterable[str] | None = None, *, tls: Tls | bool = False,
+                 retry: RetryPolicy | None = None, piece_bytes: int = DEFAULT_PIECE_BYTES,
+                 max_in_flight: int = DEFAULT_IN_FLIGHT, max_message_bytes: int = DEFAULT_MESSAGE_BYTES,
+                 connections: int | None = None, silence_timeout: float | None = None) -> None:
+        self._settings = ChannelSettings(address, tls, retry, piece_bytes, max_in_flight, max_message_bytes, connections,
+                                         silence_timeout)
+        self._connections = Connections(self._settings, functools.partial(self._settings.open, grpc.aio))
+        self._blocking = Connections(self._settings, functools.partial(self._settings.open, grpc))  # of large matrices
+        self._checks: set[asyncio.Task[None]] = set()  # of health, under way
         self._closed = False
         self._limits: Limits | None = None
 
@@ -64,19 +70,27 @@ class AsyncClient(AsyncVerbs):
 
     async def health(self, service: str = "", *, timeout: float | None = None) -> str:
         """State of the server, or of one service of it, as Client.health."""
-        request = _proto.HealthCheckRequest(service=service)
-        try:
-            return health_name((await self._open().health_check(request, timeout=Deadline(timeout).remaining())).status)
-        except grpc.aio.AioRpcError as error:
-            raise from_rpc_error(error, self._closed, self._settings.address) from error
+        request, deadline = _proto.HealthCheckRequest(service=service), Deadline(timeout)
+        self._require_open()
+
+        async def ask(replica: int) -> str | Error:
+            try:
+                reply = await self._connections.stub(replica).health_check(request, timeout=deadline.remaining())
+                return health_name(reply.status)
+            except grpc.aio.AioRpcError as error:
+                return from_rpc_error(error, self._closed, self._settings.addresses[replica])
+
+        return best_health([await ask(replica) for replica in range(len(self._settings.addresses))])
 
     async def close(self) -> None:
         """Ends the connection. Calls under way raise Cancelled. Closing twice is harmless."""
         self._closed = True
-        if self._channel is not None:
-            await self._channel.close()
-        if self._blocking_channel is not None:
-            self._blocking_channel.close()
+        for check in self._checks:
+            check.cancel()
+        for channel in self._connections.channels():
+            await channel.close()
+        for channel in self._blocking.channels():
+            channel.close()
 
     def __repr__(self) -> str:
         return f"<svdserve.AsyncClient {self._settings.address!r}, {'closed' if self._closed else 'open'}>"
@@ -88,13 +102,27 @@ class AsyncClient(AsyncVerbs):
                         trace: TracebackType | None) -> None:
         await self.close()
 
-    def _open(self) -> Stub:
+    def _require_open(self) -> None:
         if self._closed:
             raise closed_error()
-        if self._stub is None:
-            self._channel = self._settings.open(grpc.aio)
-            self._stub = Stub(self._channel)
-        return self._stub
+
+    def _next(self, route: Route, size: int) -> Stub:
+        """The connection of a route's next attempt. `size`: of the request in bytes."""
+        self._require_open()
+        if (replica := self._settings.rotation.due()) is not None:
+            check = asyncio.create_task(self._check_health(replica))
+            self._checks.add(check)  # asyncio itself does not keep it
+            check.add_done_callback(self._checks.discard)
+        return self._connections.stub(route.next(), size)
+
+    async def _check_health(self, replica: int) -> None:
+        try:
+            reply = await self._connections.stub(replica).ask_health_soon(timeout=CHECK_PATIENCE)
+            serving = serves(lambda: reply)
+        except grpc.RpcError as error:
+            serving = serves(functools.partial(_raise, error))
+        if not self._closed:
+            self._settings.rotation.checked(replica, serving)
 
     async def _run(self, call: _calls.Call, timeout: float | None, progress: OnProgress | bool | None = None) -> Any:
         deadline = Deadline(timeout)
@@ -106,7 +134,7 @@ class AsyncClient(AsyncVerbs):
                 messages, factors = call.plan(limits, self._settings.piece_bytes, on_progress)
                 await self._compute(messages, call.query, deadline)
                 if factors:
-                    await self._compute_all_large(Stack(factors, self._settings.max_in_flight), deadline)
+                    await self._compute_all_large(self._settings.stack(factors), deadline)
         return call.answer()
 
     async def _compute_all_large(self, stack: Stack, deadline: Deadline) -> None:
@@ -134,13 +162,13 @@ class AsyncClient(AsyncVerbs):
     async def _compute_large(self, job: Job, deadline: Deadline) -> None:
         """Sends a large matrix; again only if the server rejected it before it took any of it."""
 
+        route = self._settings.route()
+
         async def once() -> None:
-            self._open()
-            if self._blocking_stub is None:
-                self._blocking_channel = self._settings.open(grpc)
-                self._blocking_stub = Stub(self._blocking_channel)
+            self._next(route, 0)
+            stub = self._blocking.stub(route.replica, job.factor.bytes)
             work = asyncio.get_running_loop().run_in_executor(None, functools.partial(
-                transfer, self._blocking_stub.decompose_large, job.factor, timeout=deadline.remaining(), stop=job.stop))
+                transfer, stub.decompose_large, job.factor, timeout=deadline.remaining(), stop=job.stop))
             # A coroutine that is cancelled asks nobody how the thread ended: it was told to.
             work.add_done_callback(lambda done: done.cancelled() or done.exception())
             try:
@@ -151,7 +179,7 @@ class AsyncClient(AsyncVerbs):
                 await asyncio.wait([work])
 
         with job.factor.named_in_errors():
-            await self._retry(once, deadline, job.may_repeat)
+            await self._retry(route, once, deadline, job.may_repeat)
 
     async def _compute(self, messages: list[_codec.Message], query: Query, deadline: Deadline) -> None:
         if not messages:
@@ -171,38 +199,42 @@ class AsyncClient(AsyncVerbs):
             await asyncio.gather(*workers, return_exceptions=True)
 
     async def _ask(self, method: str, timeout: float | None, **fields: Any) -> Any:
-        deadline = Deadline(timeout)
+        deadline, route, request = Deadline(timeout), self._settings.route(), small_request(method, **fields)
 
         def send() -> Awaitable[Any]:
-            call, request = self._open().small(method, **fields)
-            return call(request, timeout=deadline.remaining())  # type: ignore[no-any-return]
+            return self._next(route, 0).small(method)(request, timeout=deadline.remaining())  # type: ignore[no-any-return]
 
-        return await self._retry(send, deadline)
+        return await self._retry(route, send, deadline)
 
     async def _send(self, query: Query, request: Any, deadline: Deadline) -> Any:
-        metadata = announcement(request)
-        return await self._retry(lambda: self._open().of(query)(
+        metadata, route = announcement(request), self._settings.route()
+        return await self._retry(route, lambda: self._next(route, request.size).of(query)(
             request, timeout=deadline.remaining(), metadata=metadata), deadline)
 
-    async def _retry(self, send: Callable[[], Awaitable[Any]], deadline: Deadline,
-                     may_repeat: Callable[[], bool] = lambda: True) -> Any:
+    async def _retry(self, route: Route, send: Callable[[], Awaitable[Any]], deadline: Deadline,
+                     may_repeat: Callable[[Error, float], bool] = lambda error, pause: True) -> Any:
         """The reply to `send`, which is repeated while it is worthwhile and allowed."""
-        attempt = 1
         while True:
             try:
-                return await send()
+                reply = await send()
             except grpc.RpcError as rpc_error:
-                error = from_rpc_error(rpc_error, self._closed, self._settings.address)
-                pause = self._settings.pause(error, attempt, deadline.left()) if may_repeat() else None
-                if pause is None:
+                error = from_rpc_error(rpc_error, self._closed, route.address)
+                pause = route.pause(error, deadline.left())
+                if pause is None or not may_repeat(error, pause):
                     self._limits = None  # the server may have been replaced by one with others
                     raise error from rpc_error
             except asyncio.CancelledError:
                 if self._closed:  # gRPC's word for a closed channel: the task itself was not cancelled
                     raise closed_error() from None
                 raise
+            else:
+                route.succeeded()
+                return reply
             await asyncio.sleep(pause)
-            attempt += 1
+
+
+def _raise(error: Exception) -> Any:
+    raise error
 
 
 def _run_in(loop: asyncio.AbstractEventLoop, function: Callable[..., Any], *arguments: Any) -> Any:

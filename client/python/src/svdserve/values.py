@@ -290,7 +290,7 @@ class RetryPolicy:
     max_server_delay, the call fails at once. Its `retry_after` holds the delay.
     """
 
-    max_attempts: int = 6  #: calls in all, the first included; 1 switches retries off
+    max_attempts: int = 6  #: calls in all, the first included, those at once at another server not; 1 switches retries off
     initial_backoff: float = 0.05  #: seconds
     max_backoff: float = 2.0  #: seconds
     max_server_delay: float = 300.0  #: seconds
