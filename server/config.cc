@@ -279,6 +279,9 @@ std::vector<Flag> listening_flags() {
       text_flag(kListening, "tls-key", "FILE", "", &C::tls_key, "PEM key of that certificate"),
       text_flag(kListening, "tls-client-ca", "FILE", "", &C::tls_client_ca,
                 "PEM roots. Each client must then show a certificate that one of them signed"),
+      duration_flag(
+          "tls-refresh", "1m", absl::ZeroDuration(), 24 * absl::Hours(1), &C::tls_refresh, kListening,
+          "time after which the server looks for new TLS files. 0s: after SIGHUP alone, which it always obeys"),
       switch_flag("insecure", &C::insecure, kListening, "serve without TLS on an address that other machines reach"),
       switch_flag("metrics-insecure", &C::metrics_insecure, kListening,
                   "serve HTTP, which has no TLS, on an address that other machines reach"),

@@ -36,6 +36,7 @@ struct Config {
   std::string tls_cert;
   std::string tls_key;
   std::string tls_client_ca;
+  absl::Duration tls_refresh;  // zero: after SIGHUP alone
   bool insecure = false;
   bool metrics_insecure = false;
   absl::Duration metrics_max_age;

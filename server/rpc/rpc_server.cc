@@ -34,6 +34,7 @@
 #include "server/rpc/small/reflection_service.h"
 #include "server/rpc/small/small_call.h"
 #include "server/rpc/small/small_methods.h"
+#include "server/rpc/tls_credentials.h"
 
 namespace svdserve::server {
 namespace {
@@ -110,18 +111,13 @@ class SvdServiceHandler final
 };
 
 std::shared_ptr<grpc::ServerCredentials> credentials(const RpcOptions& options) {
-  if (options.certificate.empty()) return grpc::InsecureServerCredentials();
-  grpc::SslServerCredentialsOptions ssl(options.client_ca.empty()
-                                            ? GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE
-                                            : GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
-  ssl.pem_root_certs = options.client_ca;
-  ssl.pem_key_cert_pairs.push_back({options.key, options.certificate});
-  return grpc::SslServerCredentials(ssl);
+  return options.tls == nullptr ? grpc::InsecureServerCredentials() : tls_credentials(options.tls);
 }
 
-// Whether gRPC can use the certificate and the key. It would serve with credentials that it cannot use, and fail each
-// connection: only a listener of its own says so at the start. This one is nobody's and gone at once.
-bool are_usable(const std::shared_ptr<grpc::ServerCredentials>& credentials) {
+// Whether gRPC can use the TLS files. It would serve with credentials that it cannot use, and fail each connection:
+// only a listener of its own says so at the start. This one is nobody's and gone at once.
+bool can_use(const TlsFiles* files) {
+  const std::shared_ptr<grpc::ServerCredentials> credentials = tls_credentials(files);
   grpc::CallbackGenericService nothing;
   grpc::ServerBuilder builder;
   int port = 0;
@@ -192,7 +188,8 @@ struct RpcServer::Impl {
   HandlerContext context;
   std::unique_ptr<HealthService> health;
   std::unique_ptr<SvdServiceHandler> service;
-  std::unique_ptr<ReflectionService> reflection;  // where it is wanted
+  std::unique_ptr<ReflectionService> reflection;         // where it is wanted
+  std::shared_ptr<grpc::ServerCredentials> credentials;  // gRPC asks them as long as there is a server
   std::unique_ptr<grpc::Server> server;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections;  // gRPC's end of `acceptor`
   std::unique_ptr<ConnectionAcceptor> acceptor;
@@ -298,16 +295,14 @@ std::unique_ptr<RpcServer> RpcServer::start(const RpcOptions& options, Pipeline*
   static_cast<void>(kept);
   ListeningSockets listening = ListeningSockets::open(options.listen, error);
   if (listening.empty()) return nullptr;
-  const std::shared_ptr<grpc::ServerCredentials> creds = credentials(options);
-  if (!options.certificate.empty() && !are_usable(creds)) {
-    *error =
-        "--tls-cert, --tls-key or --tls-client-ca cannot be parsed as PEM, or certificate and key do not belong "
-        "together";
+  if (options.tls != nullptr && !can_use(options.tls)) {
+    *error = "gRPC cannot use --tls-cert, --tls-key or --tls-client-ca";
     return nullptr;
   }
+  impl.credentials = credentials(options);
   grpc::ServerBuilder builder;
   using FromOutside = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
-  impl.connections = builder.experimental().AddExternalConnectionAcceptor(FromOutside::FROM_FD, creds);
+  impl.connections = builder.experimental().AddExternalConnectionAcceptor(FromOutside::FROM_FD, impl.credentials);
   impl.own_connections =
       builder.experimental().AddExternalConnectionAcceptor(FromOutside::FROM_FD, grpc::InsecureServerCredentials());
   impl.add_services(&builder);
@@ -323,7 +318,7 @@ std::unique_ptr<RpcServer> RpcServer::start(const RpcOptions& options, Pipeline*
   const int listener = listening.sockets().front().get();
   impl.acceptor = std::make_unique<ConnectionAcceptor>(
       std::move(listening), ConnectionLimits{options.max_connections, options.peer_percent}, impl.proxies, recorder,
-      [&impl, listener, names_users = options.listen.is_unix() && options.certificate.empty()](int fd) {
+      [&impl, listener, names_users = options.listen.is_unix() && options.tls == nullptr](int fd) {
         impl.take_connection(listener, fd, names_users);
       });
   impl.address = impl.acceptor->address();

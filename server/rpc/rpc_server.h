@@ -17,10 +17,11 @@
 
 namespace svdserve::server {
 
+class TlsFiles;
+
 struct RpcOptions {
   ListenAddress listen;
-  // PEM texts; without a certificate the server speaks plain text. With client_ca, clients must show certificates.
-  std::string certificate, key, client_ca;
+  const TlsFiles* tls = nullptr;  // outlives the server, and may be reloaded meanwhile; null: plain text
   int64_t max_message_bytes = 0;
   int64_t max_stream_requests = 0;
   int64_t max_streams = 0;

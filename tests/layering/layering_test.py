@@ -21,6 +21,7 @@ LIBRARIES = {
     "cuda": r"(cuda|cooperative_groups|cub/|thrust/|cublas|cusolver|cusparse|curand|cufft|nccl|nv(rtc|ml|tx|JitLink))",
     "intrinsics": r"(x86\w*intrin|[a-z]*mmintrin|cpuid|arm_neon|arm_sve)\.h$",  # Highway's business
     "grpc": r"grpc(pp)?/",
+    "openssl": r"openssl/",
     "proto": r"google/(protobuf|rpc)/|.*\.pb\.h$",
     "prometheus": r"prometheus/",
     "zlib": r"zlib\.h$",
@@ -114,7 +115,7 @@ RULES = {
     # One folder a stage, in the order of the flow. A stage knows the next one's interface, never one before it.
     # The rpc stage: the calls, and their messages as bytes.
     "server/rpc": Rule(VALUES + SERVER + DOORS + ("server/rpc/", "server/device/device.h", "wire/"),
-                       ("absl", "grpc", "proto")),
+                       ("absl", "grpc", "openssl", "proto")),
     "server/rpc/calls": Rule(VALUES + SERVER + DOORS + ("server/rpc/codec/", "server/large/", "server/respond/", "wire/"),
                              ("absl", "grpc", "proto")),
     "server/rpc/small": Rule(VALUES + SERVER + DOORS +
