@@ -81,7 +81,11 @@ struct Config {
   // life
   absl::Duration drain_delay;
   absl::Duration drain_timeout;
+  // log
   LogLevel log_level = LogLevel::kInfo;
+  LogFormat log_format = LogFormat::kLogfmt;
+  double access_log = 0;           // share of the calls
+  absl::Duration access_log_slow;  // zero: no call is slow
 };
 
 struct ConfigOutcome {

@@ -405,6 +405,7 @@ RpcOptions rpc_options(const Config& config, const ListenAddress& listen) {
   rpc.max_connection_age = or_no_limit(config.max_connection_age);
   rpc.reflection =
       config.reflection == Reflection::kOn || (config.reflection == Reflection::kAuto && listen.is_loopback());
+  rpc.access_log = {config.access_log, or_no_limit(config.access_log_slow)};
   return rpc;
 }
 
@@ -422,6 +423,7 @@ class HangupReload {
 
 int serve(const Config& config, StopSignals* signals, std::unique_ptr<PlainStartFailures> start_failures) {
   set_log_level(config.log_level);
+  set_log_format(config.log_format);
   std::string error;
   if (!signals->listen(&error)) end_start(error.c_str());
   const std::optional<ListenAddress> listen = ListenAddress::resolve(config.listen, &error);

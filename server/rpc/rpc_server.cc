@@ -21,6 +21,7 @@
 #include "server/base/listening_socket.h"
 #include "server/base/mutex.h"
 #include "server/peer_address.h"
+#include "server/rpc/calls/call_log.h"
 #include "server/rpc/calls/decompose_large_call.h"
 #include "server/rpc/calls/health_call.h"
 #include "server/rpc/calls/open_calls.h"
@@ -87,8 +88,8 @@ class SvdServiceHandler final
           const Error error = answer(context_, request, reply);
           return error.ok() ? grpc::Status::OK : to_status(error);
         });
-    MarkMethodStreamed(method, SmallCall::make_handler(&context_, &answer));
-    MarkMethodRawCallback(method, SmallCall::make_handler(&context_, &answer));
+    MarkMethodStreamed(method, SmallCall::make_handler(&context_, small.name, &answer));
+    MarkMethodRawCallback(method, SmallCall::make_handler(&context_, small.name, &answer));
   }
 
   // Serves a unary method of the service by UnaryCall.
@@ -172,6 +173,7 @@ struct RpcServer::Impl {
         question_reads(at_once(2, limits.max_waiting_requests, options.peer_percent)),
         open_reads(at_once(8, limits.max_waiting_requests, options.peer_percent)),
         proxies(TrustedProxies::parse(options.trusted_proxies).value_or(TrustedProxies())),
+        access_log(options.access_log),
         stream_idle_timeout(options.stream_idle_timeout) {}
 
   OpenCalls calls;
@@ -185,6 +187,7 @@ struct RpcServer::Impl {
 
   ReadTurns read_turns, small_reads, question_reads, open_reads;
   const TrustedProxies proxies;
+  AccessLog access_log;
   HandlerContext context;
   std::unique_ptr<HealthService> health;
   std::unique_ptr<SvdServiceHandler> service;
@@ -285,6 +288,7 @@ std::unique_ptr<RpcServer> RpcServer::start(const RpcOptions& options, Pipeline*
                   &impl.question_reads,
                   &impl.open_reads,
                   &impl.proxies,
+                  &impl.access_log,
                   static_cast<size_t>(options.max_stream_requests)};
   impl.make_services(options.reflection);
 

@@ -14,6 +14,7 @@
 #include "server/large/large_pipeline.h"
 #include "server/metrics/recorder.h"
 #include "server/pipeline.h"
+#include "server/rpc/access_log_options.h"
 
 namespace svdserve::server {
 
@@ -37,6 +38,7 @@ struct RpcOptions {
   // After it the connection takes no new calls; those that it has go on for as long as they like.
   absl::Duration max_connection_age = absl::InfiniteDuration();
   bool reflection = false;
+  AccessLogOptions access_log;
 };
 
 // Thread-safe.

@@ -21,7 +21,7 @@ struct TlsPaths {
 
 struct TlsTexts {
   std::string certificate, key, client_ca;  // PEM
-  // The first moment at which a certificate of the server's chain is not valid any more. Of roots it is the last one:
+  // The first moment at which a certificate of the server's chain is not valid any more. For roots it is the last one:
   // from then on no client's certificate is valid. InfiniteFuture without roots.
   absl::Time certificate_expiry = absl::InfiniteFuture();
   absl::Time client_ca_expiry = absl::InfiniteFuture();
@@ -45,11 +45,11 @@ class TlsFiles {
       : paths_(std::move(paths)), current_(std::make_shared<TlsTexts>(std::move(first))) {}
 
   enum class Reload : uint8_t { kLoaded, kUnchanged, kRejected };
-  // Reads the files anew. Where they cannot be used, or the new certificate has expired and the one in use has not, all
-  // stays as it was, and *why says so.
+  // Reads the files anew. All stays as it was, and *why says so, where they cannot be used. Nor is an expired certificate
+  // taken while the one in use is valid.
   Reload reload(absl::Time now, std::string* why);
 
-  // What new connections are to use; another object after each reload that loaded.
+  // The texts for new connections; another object after each reload that loaded.
   std::shared_ptr<const TlsTexts> current() const;
 
  private:
