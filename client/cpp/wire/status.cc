@@ -26,7 +26,8 @@ std::string Status::to_string() const {
   // A server's message begins with the field already, for those who read the message alone.
   const bool repeated = !field.empty() && message.starts_with(field + ": ");
   if (!message.empty()) s += ": " + (repeated ? message.substr(field.size() + 2) : message);
-  if (!request_id.empty() && code != Code::kInvalidArgument) s += " [request " + request_id + "]";
+  const bool is_callers_mistake = code == Code::kInvalidArgument || code == Code::kNotFound;
+  if (!request_id.empty() && !is_callers_mistake) s += " [request " + request_id + "]";
   return s;
 }
 

@@ -53,8 +53,8 @@ class Error(Exception):
 
     def __str__(self) -> str:
         reason = f", {self.reason}" if self.reason not in ("", self.code.name) else ""
-        # A caller's mistake needs no look into the log.
-        request = f", request {self.request_id}" if self.request_id and not isinstance(self, InvalidArgument) else ""
+        mistake = self.code in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.NOT_FOUND)  # the message says it all
+        request = f", request {self.request_id}" if self.request_id and not mistake else ""
         return f"{self.message} [{self.code.name}{reason}{request}]"
 
 
