@@ -231,6 +231,8 @@ struct PrometheusRecorder::Impl {
     for (int i = 0; i < kCutReasons; ++i) {
       batch[i] = &batches.Add({{"reason", name(static_cast<CutReason>(i))}});
     }
+    // Series are there from the start: Prometheus sees no increase in one that begins with 1.
+    for (int i = 1; i < kReasons; ++i) factor_failures.of(name(static_cast<Reason>(i)));
     gauges(registry, metric::kBuildInfo)
         .Add({{"version", kVersion}, {"compiler", kCompiler}, {"build_type", kBuildType}})
         .Set(1);
@@ -346,6 +348,7 @@ void PrometheusRecorder::Impl::set(const std::vector<DeviceReading>& readings) {
   for (const DeviceReading& d : readings) {
     healthy += d.healthy ? 1 : 0;
     const Labels label = {{"device", d.name}};
+    for (LabelledCounters* const counters : {&device_faults, &device_lost, &device_hangs}) counters->of(d.name);
     device_info
         .Add({{"device", d.name},
               {"backend", d.backend},

@@ -1,6 +1,6 @@
 """The Helm chart, with its default values and with each set of deploy/chart/examples.
 
-It lints, renders, and is valid Kubernetes; its pods keep the restricted profile of Kubernetes' Pod Security Standards; the
+It lints, renders, and is valid Kubernetes. Its pods keep the restricted profile of Kubernetes' Pod Security Standards. The
 server takes the flags that it is given.
 
     helm_test.py [--server=svdserve] [--checkov=PROGRAM]    without a server, or checkov, their checks are left out
