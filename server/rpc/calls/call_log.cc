@@ -1,11 +1,11 @@
 #include "server/rpc/calls/call_log.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <random>
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
 
 namespace svdserve::server {
 namespace {
@@ -33,13 +33,11 @@ uint64_t mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
+// Each call has one, so this is no business of printf().
 std::string own_id() {
-  static const uint32_t process = std::random_device()();
+  static const std::string process = absl::StrCat(absl::Hex(std::random_device()(), absl::kZeroPad8), "-");
   static std::atomic<uint64_t> calls{0};
-  char text[32];
-  const int length = std::snprintf(text, sizeof text, "%08x-%llx", process,
-                                   static_cast<unsigned long long>(calls.fetch_add(1, std::memory_order_relaxed) + 1));
-  return {text, static_cast<size_t>(length)};
+  return absl::StrCat(process, absl::Hex(calls.fetch_add(1, std::memory_order_relaxed) + 1));
 }
 
 std::string_view metadata(const grpc::CallbackServerContext& call, const char* key) {
