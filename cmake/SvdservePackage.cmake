@@ -4,7 +4,7 @@ if(NOT SVDSERVE_GRPC)
   return()
 endif()
 set(debian ${CMAKE_SOURCE_DIR}/deploy/debian)
-# Of no plain `cmake --install`, which must not write below /etc.
+# A plain `cmake --install` leaves these out: it must not write below /etc.
 install(FILES ${debian}/svdserve.service DESTINATION lib/systemd/system COMPONENT debian EXCLUDE_FROM_ALL)
 install(FILES ${debian}/svdserve.sysusers DESTINATION lib/sysusers.d RENAME svdserve.conf COMPONENT debian
   EXCLUDE_FROM_ALL)

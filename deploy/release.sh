@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes all files of a release from a clean clone: the Debian package, the wheels, the Helm chart, the wire contract as a
-# descriptor set, an SPDX list of the libraries, and checksums of them all.
+# Makes all files of a release from a clean clone. They are the Debian package, the wheels, the Helm chart, the wire
+# contract as a descriptor set, an SPDX list of the libraries, and checksums.
 #   deploy/release.sh [OUT [BUILD]]     default: build/dist, from build/release. About half an hour of two cores
 # CHANGELOG.md says what a release is, and what comes before and after this.
 set -euo pipefail

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The Debian package: lintian finds no error, its programs are of this version, its unit is sandboxed, and the list of its
-# libraries names what it depends on. In long runs a Debian 12 that debootstrap makes installs it, and it serves as the
+# The Debian package. Lintian finds no error, its programs are of this version, and its unit is sandboxed. The SPDX list
+# names what it depends on. In long runs a Debian 12 that debootstrap makes installs it, and it serves as the
 # unit's user.
 #   package_test.sh BUILD_DIR WORK_DIR
 # Exit code 77, skipped: this is no Debian.
