@@ -176,6 +176,24 @@ Flag duration_flag(const char* name, const char* initial, absl::Duration low, ab
           [member](const Config& config) { return absl::FormatDuration(config.*member); }};
 }
 
+// A number of 0 to 1.
+Flag share_flag(const char* name, const char* initial, double Config::*member, const char* group, const char* help) {
+  return {group,
+          name,
+          "SHARE",
+          initial,
+          help,
+          [member](const std::string& text, Config* config) -> std::string {
+            double share = 0;
+            if (!absl::SimpleAtod(text, &share) || !(share >= 0 && share <= 1)) {
+              return "needs a number of 0 to 1, such as 0.01";
+            }
+            config->*member = share;
+            return "";
+          },
+          [member](const Config& config) { return absl::StrCat(config.*member); }};
+}
+
 // One word of a fixed set, which name() spells.
 template <class Enum>
 Flag choice_flag(const char* name_, const char* value, std::vector<Enum> choices, Enum initial, Enum Config::*member,
@@ -262,6 +280,7 @@ constexpr const char* kLimits = "Limits: requests beyond these are rejected";
 constexpr const char* kBatching = "Batching";
 constexpr const char* kDevices = "Devices";
 constexpr const char* kLife = "Start and stop";
+constexpr const char* kLog = "Log, on standard error";
 
 std::vector<Flag> listening_flags() {
   using C = Config;
@@ -279,6 +298,9 @@ std::vector<Flag> listening_flags() {
       text_flag(kListening, "tls-key", "FILE", "", &C::tls_key, "PEM key of that certificate"),
       text_flag(kListening, "tls-client-ca", "FILE", "", &C::tls_client_ca,
                 "PEM roots. Each client must then show a certificate that one of them signed"),
+      duration_flag(
+          "tls-refresh", "1m", absl::ZeroDuration(), 24 * absl::Hours(1), &C::tls_refresh, kListening,
+          "time after which the server looks for new TLS files. 0s: after SIGHUP alone, which it always obeys"),
       switch_flag("insecure", &C::insecure, kListening, "serve without TLS on an address that other machines reach"),
       switch_flag("metrics-insecure", &C::metrics_insecure, kListening,
                   "serve HTTP, which has no TLS, on an address that other machines reach"),
@@ -419,9 +441,21 @@ std::vector<Flag> life_flags() {
                     "time after SIGTERM in which the server still serves, although it is not ready any more"),
       duration_flag("drain-timeout", "30s", us, 24 * hour, &C::drain_timeout, kLife,
                     "time after --drain-delay in which requests in flight must end"),
+  };
+}
+
+std::vector<Flag> log_flags() {
+  using C = Config;
+  return {
       choice_flag<LogLevel>("log-level", "LEVEL",
                             {LogLevel::kDebug, LogLevel::kInfo, LogLevel::kWarning, LogLevel::kError}, LogLevel::kInfo,
-                            &C::log_level, kLife, "least severe messages in the log: debug info warning error"),
+                            &C::log_level, kLog, "least severe messages in the log: debug info warning error"),
+      choice_flag<LogFormat>("log-format", "FORMAT", {LogFormat::kLogfmt, LogFormat::kJson}, LogFormat::kLogfmt,
+                             &C::log_format, kLog, "logfmt (key=value), or json with an object a line"),
+      share_flag("access-log", "0", &C::access_log, kLog,
+                 "share of the calls that get a line in the log, 0 to 1. A call that fails or is slow always gets one"),
+      duration_flag("access-log-slow", "1s", absl::ZeroDuration(), absl::Hours(24), &C::access_log_slow, kLog,
+                    "time from which on a call is slow. 0s: none is"),
   };
 }
 
@@ -429,7 +463,7 @@ std::vector<Flag> life_flags() {
 std::vector<Flag> make_flags() {
   std::vector<Flag> all;
   for (const auto& section : {listening_flags(), request_limit_flags(), connection_limit_flags(), batching_flags(),
-                              device_flags(), life_flags()}) {
+                              device_flags(), life_flags(), log_flags()}) {
     all.insert(all.end(), section.begin(), section.end());
   }
   return all;

@@ -36,6 +36,7 @@ struct Config {
   std::string tls_cert;
   std::string tls_key;
   std::string tls_client_ca;
+  absl::Duration tls_refresh;  // zero: after SIGHUP alone
   bool insecure = false;
   bool metrics_insecure = false;
   absl::Duration metrics_max_age;
@@ -80,7 +81,11 @@ struct Config {
   // life
   absl::Duration drain_delay;
   absl::Duration drain_timeout;
+  // log
   LogLevel log_level = LogLevel::kInfo;
+  LogFormat log_format = LogFormat::kLogfmt;
+  double access_log = 0;           // share of the calls
+  absl::Duration access_log_slow;  // zero: no call is slow
 };
 
 struct ConfigOutcome {

@@ -1,6 +1,7 @@
 # The server's edge: what knows gRPC, protobuf, Prometheus and the command line. Included by CMakeLists.txt beside it.
 find_package(Protobuf REQUIRED)
 find_package(gRPC CONFIG REQUIRED)
+find_package(OpenSSL REQUIRED)
 find_package(prometheus-cpp CONFIG REQUIRED)
 
 configure_file(version.h.in ${CMAKE_BINARY_DIR}/gen/server/version.h @ONLY)
@@ -34,16 +35,16 @@ svdserve_library(svdserve_server_metrics
   APART)
 
 svdserve_library(svdserve_server_rpc
-  SOURCES rpc/connection_acceptor.cc rpc/library_logs.cc rpc/rpc_server.cc
+  SOURCES rpc/connection_acceptor.cc rpc/library_logs.cc rpc/rpc_server.cc rpc/tls_credentials.cc rpc/tls_files.cc
           rpc/calls/unary_call.cc rpc/calls/decompose_large_call.cc rpc/calls/stream_call.cc
-          rpc/calls/health_call.cc rpc/calls/open_calls.cc rpc/calls/read_turns.cc rpc/calls/self_probe.cc
+          rpc/calls/call_log.cc rpc/calls/health_call.cc rpc/calls/open_calls.cc rpc/calls/read_turns.cc rpc/calls/self_probe.cc
           rpc/calls/small_read.cc
           rpc/small/health_service.cc rpc/small/reflection_service.cc rpc/small/small_call.cc
           rpc/small/small_methods.cc
           rpc/codec/announcement.cc rpc/codec/decode.cc rpc/codec/encode.cc rpc/codec/large_codec.cc rpc/codec/message_builder.cc
   PUBLIC svdserve_server_core svdserve_server_peers svdserve_server_sockets absl::flat_hash_map
   PRIVATE svdserve_server_version svdserve_server_config svdserve_proto svdserve_reflection_proto svdserve_wire
-          gRPC::grpc++ absl::strings)
+          svdserve_server_process gRPC::grpc++ OpenSSL::SSL absl::strings)
 
 svdserve_program(svdserve
   SOURCES main.cc

@@ -39,6 +39,7 @@
 #include "server/metrics/prometheus_recorder.h"
 #include "server/pipeline.h"
 #include "server/rpc/rpc_server.h"
+#include "server/rpc/tls_files.h"
 #include "server/version.h"
 
 namespace svdserve::server {
@@ -94,19 +95,23 @@ class PlainStartFailures {
   const std::terminate_handler before_ = std::get_terminate();
 };
 
-// False, after saying why, where the file cannot be read. No name: an empty text.
-bool read_pem(const char* flag, const std::string& path, std::string* text) {
-  constexpr size_t kMostBytes = 1 << 20;
-  if (path.empty()) return true;
-  const std::string wrong = read_small_file(path, kMostBytes, text);
-  if (wrong.empty()) return true;
-  std::fprintf(stderr, "svdserve: --%s: cannot read %s: %s\n", flag, path.c_str(), wrong.c_str());
-  return false;
-}
-
 bool start_failed(const std::string& reason) {
   log_error("start_failed", {{"reason", reason}});
   return false;
+}
+
+// The exit status where the TLS files cannot be used, after saying why. *files stays empty without TLS.
+std::optional<int> open_tls_files(const Config& config, std::unique_ptr<TlsFiles>* files) {
+  if (config.tls_cert.empty()) return std::nullopt;
+  const TlsPaths paths{config.tls_cert, config.tls_key, config.tls_client_ca};
+  TlsTexts texts;
+  if (const std::string wrong = read_tls_files(paths, &texts); !wrong.empty()) {
+    std::fprintf(stderr, "svdserve: %s\n", wrong.c_str());
+    return kExitUsage;
+  }
+  if (const std::string wrong = check_tls_texts(&texts); !wrong.empty()) return start_failed(wrong), kExitFailed;
+  *files = std::make_unique<TlsFiles>(paths, std::move(texts));
+  return std::nullopt;
 }
 
 bool write_ready_file(const std::string& path, const std::string& grpc_address, const std::string& http_address) {
@@ -229,9 +234,19 @@ struct Server {
   PinnedMemory* pinned = nullptr;      // the same, where it is pinned
   std::unique_ptr<Pipeline> pipeline;
   std::unique_ptr<LargePipeline> factors;
+  std::unique_ptr<TlsFiles> tls;  // null: plain text
+  std::unique_ptr<TlsWatch> tls_watch;
   std::unique_ptr<RpcServer> rpc;
   std::atomic<bool> stopping{false};
   std::unique_ptr<HttpExposer> http;
+
+  void watch(std::unique_ptr<TlsFiles> files, absl::Duration period) {
+    tls = std::move(files);
+    if (tls == nullptr) return;
+    tls_watch = std::make_unique<TlsWatch>(tls.get(), period, [this](TlsFiles::Reload result) {
+      recorder.tls_files_read(result == TlsFiles::Reload::kLoaded);
+    });
+  }
 };
 
 // The limits of memory, now that the GPUs are known.
@@ -270,8 +285,14 @@ void log_device(const DeviceInfo& device, Simd wanted) {
 bool serve_http(const ListenAddress& address, absl::Duration max_age, Server* server) {
   HttpHandlers handlers;
   const auto render = [server] {
-    return server->recorder.render(
-        readings(*server->pipeline, *server->factors, server->pinned, server->rpc->open_streams(), server->stopping));
+    GaugeReadings now =
+        readings(*server->pipeline, *server->factors, server->pinned, server->rpc->open_streams(), server->stopping);
+    if (server->tls != nullptr) {
+      const auto tls = server->tls->current();
+      now.tls_certificate_expiry = tls->certificate_expiry;
+      now.tls_client_ca_expiry = tls->client_ca_expiry;
+    }
+    return server->recorder.render(now);
   };
   handlers.metrics = reuse_text(render, max_age, server->clock.get());
   handlers.live = [server] { return server->rpc->alive(); };
@@ -368,26 +389,9 @@ absl::Duration or_no_limit(absl::Duration limit) {
   return limit == absl::ZeroDuration() ? absl::InfiniteDuration() : limit;
 }
 
-int serve(const Config& config, StopSignals* signals, std::unique_ptr<PlainStartFailures> start_failures) {
-  set_log_level(config.log_level);
-  std::string error;
-  if (!signals->listen(&error)) end_start(error.c_str());
-  const std::optional<ListenAddress> listen = ListenAddress::resolve(config.listen, &error);
-  std::optional<ListenAddress> metrics;
-  if (!config.metrics_listen.empty()) metrics = ListenAddress::resolve(config.metrics_listen, &error);
-  if (!error.empty()) return start_failed(error), kExitFailed;
-  std::string wrong = check_exposure(config, listen->is_loopback());
-  if (wrong.empty() && metrics) wrong = check_metrics_exposure(config, metrics->is_loopback());
-  if (!wrong.empty()) {
-    std::fprintf(stderr, "svdserve: %s\nTry svdserve --help.\n", wrong.c_str());
-    return kExitUsage;
-  }
+RpcOptions rpc_options(const Config& config, const ListenAddress& listen) {
   RpcOptions rpc;
-  rpc.listen = *listen;
-  if (!read_pem("tls-cert", config.tls_cert, &rpc.certificate) || !read_pem("tls-key", config.tls_key, &rpc.key) ||
-      !read_pem("tls-client-ca", config.tls_client_ca, &rpc.client_ca)) {
-    return kExitUsage;
-  }
+  rpc.listen = listen;
   rpc.max_message_bytes = config.max_message_bytes;
   rpc.max_stream_requests = config.max_stream_requests;
   rpc.max_streams = config.max_streams;
@@ -400,7 +404,40 @@ int serve(const Config& config, StopSignals* signals, std::unique_ptr<PlainStart
   rpc.max_connection_idle = or_no_limit(config.max_connection_idle);
   rpc.max_connection_age = or_no_limit(config.max_connection_age);
   rpc.reflection =
-      config.reflection == Reflection::kOn || (config.reflection == Reflection::kAuto && listen->is_loopback());
+      config.reflection == Reflection::kOn || (config.reflection == Reflection::kAuto && listen.is_loopback());
+  rpc.access_log = {config.access_log, or_no_limit(config.access_log_slow)};
+  return rpc;
+}
+
+// Signals reload the TLS files as long as it lives.
+class HangupReload {
+ public:
+  HangupReload(StopSignals* signals, TlsWatch* watch) : signals_(signals) {
+    if (watch != nullptr) signals->on_hangup([watch] { watch->look_now(); });
+  }
+  ~HangupReload() { signals_->on_hangup(nullptr); }
+
+ private:
+  StopSignals* const signals_;
+};
+
+int serve(const Config& config, StopSignals* signals, std::unique_ptr<PlainStartFailures> start_failures) {
+  set_log_level(config.log_level);
+  set_log_format(config.log_format);
+  std::string error;
+  if (!signals->listen(&error)) end_start(error.c_str());
+  const std::optional<ListenAddress> listen = ListenAddress::resolve(config.listen, &error);
+  std::optional<ListenAddress> metrics;
+  if (!config.metrics_listen.empty()) metrics = ListenAddress::resolve(config.metrics_listen, &error);
+  if (!error.empty()) return start_failed(error), kExitFailed;
+  std::string wrong = check_exposure(config, listen->is_loopback());
+  if (wrong.empty() && metrics) wrong = check_metrics_exposure(config, metrics->is_loopback());
+  if (!wrong.empty()) {
+    std::fprintf(stderr, "svdserve: %s\nTry svdserve --help.\n", wrong.c_str());
+    return kExitUsage;
+  }
+  std::unique_ptr<TlsFiles> tls;
+  if (const std::optional<int> failed = open_tls_files(config, &tls)) return *failed;
   log_info("starting", {{"version", kVersion},
                         {"instruction_sets", kInstructionSets},
                         {"blas", svdserve::blas_kernels()},
@@ -410,6 +447,10 @@ int serve(const Config& config, StopSignals* signals, std::unique_ptr<PlainStart
     log_warning("unknown_variable", {{"name", name}, {"reason", "no flag has this name, see svdserve --help"}});
   }
   Server server;
+  server.watch(std::move(tls), config.tls_refresh);
+  const HangupReload hangup_reload(signals, server.tls_watch.get());
+  RpcOptions rpc = rpc_options(config, *listen);
+  rpc.tls = server.tls.get();
   if (!start(config, std::move(rpc), metrics, &server)) return kExitFailed;
   start_failures.reset();
   const auto must_exit = [&server] { return server.pipeline->stats().standing.exit; };

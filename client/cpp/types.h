@@ -332,10 +332,12 @@ struct [[nodiscard]] Status {
   std::string message = {};  // for people
   std::optional<std::chrono::nanoseconds> retry_delay = {};  // when the server asks to try again
   std::vector<FieldViolation> violations = {};               // every field at fault
-  std::string parameter = {};  // of a verb's mistake: the parameter or option at fault, such as "rows"; else empty
+  std::string parameter = {};   // of a verb's mistake: the parameter or option at fault, such as "rows"; else empty
+  std::string request_id = {};  // of a call that the server failed: its name in the server's log
 
   bool ok() const { return code == Code::kOk; }
   // "INVALID_ARGUMENT (INVALID_FIELD) matrices.rows: must be at least 1"; of a verb's mistake "rows: ..."
+  // Where the caller is not at fault, " [request ID]" follows.
   SVDSERVE_CLIENT_API std::string to_string() const;
 };
 

@@ -1,10 +1,12 @@
 #include "server/base/log.h"
 
+#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <utility>
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -13,6 +15,7 @@ namespace svdserve::server {
 namespace {
 
 std::atomic<LogLevel> lowest_level{LogLevel::kInfo};
+std::atomic<LogFormat> log_format{LogFormat::kLogfmt};
 
 bool needs_quotes(std::string_view value) {
   if (value.empty()) return true;
@@ -75,13 +78,13 @@ void append_character(std::string* line, std::string_view text, size_t length) {
   line->append(text.substr(0, length));
 }
 
-// One event stays one line whatever a message holds.
-void append_quoted(std::string* line, std::string_view value) {
+// One event stays one line whatever a message holds. `not_utf8`: the format of a byte that is none.
+void append_quoted(std::string* line, std::string_view value, const char* not_utf8 = "\\x%02x") {
   line->push_back('"');
   while (!value.empty()) {
     const size_t length = utf8_length(value);
     if (length == 0) {
-      append_escaped(line, "\\x%02x", static_cast<unsigned char>(value[0]));
+      append_escaped(line, not_utf8, static_cast<unsigned char>(value[0]));
     } else {
       append_character(line, value, length);
     }
@@ -103,39 +106,69 @@ void append_logfmt(std::string* line, std::string_view key, std::string_view val
   }
 }
 
+void append_json(std::string* line, const LogField& field) {
+  if (line->back() != '{') line->push_back(',');
+  line->push_back('"');
+  line->append(field.key);
+  line->append("\":");
+  if (field.is_text) {
+    append_quoted(line, field.value, "\\\\x%02x");
+  } else {
+    line->append(field.value);
+  }
+}
+
+void set_log_format(LogFormat format) { log_format.store(format, std::memory_order_relaxed); }
+
 void set_log_level(LogLevel level) { lowest_level.store(level, std::memory_order_relaxed); }
 
 bool log_enabled(LogLevel level) { return level >= lowest_level.load(std::memory_order_relaxed); }
 
-void log(LogLevel level, std::string_view event, std::initializer_list<LogField> fields) {
+bool log_is_writable() {
+  pollfd error{STDERR_FILENO, POLLOUT, 0};
+  return poll(&error, 1, 0) == 1;
+}
+
+void log(LogLevel level, std::string_view event, std::span<const LogField> fields) {
   if (!log_enabled(level)) return;
-  std::string line;
-  append_logfmt(&line, "ts", absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", absl::Now(), absl::UTCTimeZone()));
-  append_logfmt(&line, "level", name(level));
-  append_logfmt(&line, "event", event);
-  for (const LogField& field : fields) append_logfmt(&line, field.key, field.value);
-  line.push_back('\n');
+  const bool is_json = log_format.load(std::memory_order_relaxed) == LogFormat::kJson;
+  std::string line = is_json ? "{" : "";
+  const auto append = [&](const LogField& field) {
+    is_json ? append_json(&line, field) : append_logfmt(&line, field.key, field.value);
+  };
+  append({"ts", absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", absl::Now(), absl::UTCTimeZone())});
+  append({"level", name(level)});
+  append({"event", event});
+  for (const LogField& field : fields) append(field);
+  line.append(is_json ? "}\n" : "\n");
   // Where standard error cannot be written there is nobody left to tell.
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
+}
+
+bool LineLimit::take(absl::Time now, int64_t* dropped) {
+  MutexLock lock(&mu_);
+  if (now - second_begin_ >= absl::Seconds(1)) {
+    second_begin_ = now;
+    lines_ = 0;
+  }
+  if (lines_ == most_) {
+    ++dropped_;
+    return false;
+  }
+  ++lines_;
+  *dropped = std::exchange(dropped_, 0);
+  return true;
+}
+
+void LineLimit::drop() {
+  MutexLock lock(&mu_);
+  ++dropped_;
 }
 
 void LibraryLog::write(LogLevel level, std::string_view source, std::string_view text, absl::Time now) {
   if (!log_enabled(level)) return;
   int64_t dropped = 0;
-  {
-    MutexLock lock(&mu_);
-    if (now - second_begin_ >= absl::Seconds(1)) {
-      second_begin_ = now;
-      lines_ = 0;
-    }
-    if (lines_ == kLinesPerSecond) {
-      ++dropped_;
-      return;
-    }
-    ++lines_;
-    dropped = dropped_;
-    dropped_ = 0;
-  }
+  if (!limit_.take(now, &dropped)) return;
   if (dropped > 0) log(level, "log_lines_dropped", {{"of", event_}, {"lines", dropped}});
   const size_t cut = std::min(text.size(), kMaxText);
   log(level, event_, {{"source", source}, {"bytes", text.size()}, {"text", text.substr(0, cut)}});

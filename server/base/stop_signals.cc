@@ -9,6 +9,7 @@
 #include <ctime>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 #include "server/base/log.h"
 #include "server/base/mutex.h"
@@ -46,7 +47,7 @@ Received next() {
 }  // namespace
 
 SignalAction SignalRules::on(int signal, std::chrono::nanoseconds at) {
-  if (signal == SIGHUP) return SignalAction::kIgnore;
+  if (signal == SIGHUP) return SignalAction::kReload;
   if (first_ == 0) {
     first_ = signal;
     first_at_ = at;
@@ -61,6 +62,9 @@ struct StopSignals::State {
   Mutex mu;
   CondVar changed;
   bool requested ABSL_GUARDED_BY(mu) = false;
+  std::function<void()> reload ABSL_GUARDED_BY(mu);
+
+  static void ignore(int signal, const char* why) { log_info("signal_ignored", {{"signal", signal}, {"reason", why}}); }
 
   void obey() {
     SignalRules rules;
@@ -75,10 +79,17 @@ struct StopSignals::State {
           break;
         }
         case SignalAction::kIgnore:
-          log_info("signal_ignored", {{"signal", received.signal},
-                                      {"reason", received.signal == SIGHUP ? "there is nothing to read again"
-                                                                           : "it repeats a SIGTERM within a second"}});
+          ignore(received.signal, "it repeats a SIGTERM within a second");
           break;
+        case SignalAction::kReload: {
+          MutexLock lock(&mu);
+          if (reload) {
+            reload();
+          } else {
+            ignore(received.signal, "there is nothing to read again");
+          }
+          break;
+        }
         case SignalAction::kStopAtOnce:
           log_warning("stopped_at_once", {{"signal", received.signal}});
           _exit(128 + received.signal);
@@ -110,6 +121,11 @@ bool StopSignals::listen(std::string* error) {
     return false;
   }
   return true;
+}
+
+void StopSignals::on_hangup(std::function<void()> reload) {
+  MutexLock lock(&state_->mu);
+  state_->reload = std::move(reload);
 }
 
 void StopSignals::wait_unless(const std::function<bool()>& no_more) {

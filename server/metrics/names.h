@@ -48,6 +48,16 @@ inline constexpr MetricName kOpenStreams{"svdserve_open_streams",
 inline constexpr MetricName kRefusedConnections{
     "svdserve_refused_connections_total", "Connections closed at once, because the server had as many as it may have."};
 
+// Labels: file (certificate client_ca). Without TLS, or without roots, the series is absent.
+inline constexpr MetricName kTlsExpiry{
+    "svdserve_tls_expiry_timestamp_seconds",
+    "End of validity, in seconds since the epoch. certificate: of the first of the server's chain to expire. "
+    "client_ca: of the last root of client certificates to expire."};
+// Labels: result (loaded rejected).
+inline constexpr MetricName kTlsReloads{"svdserve_tls_reloads_total",
+                                        "Looks at the TLS files that found others. loaded: new connections use them. "
+                                        "rejected: they are wrong, and those from before stay in use."};
+
 // --- large matrices, of DecomposeLarge ----------------------------------------------------------
 inline constexpr MetricName kFactors{"svdserve_factors_total", "Large matrices accepted: uploads begun."};
 inline constexpr MetricName kFactorBytesReserved{

@@ -146,6 +146,11 @@ struct PrometheusRecorder::Impl {
   Counter& admitted_bytes = counters(registry, metric::kAdmittedBytes).Add({});
   Counter& refused_connections = counters(registry, metric::kRefusedConnections).Add({});
 
+  Family<Counter>& tls_reloads = counters(registry, metric::kTlsReloads);
+  Counter& tls_loaded = tls_reloads.Add({{"result", "loaded"}});
+  Counter& tls_rejected = tls_reloads.Add({{"result", "rejected"}});
+  Family<Gauge>& tls_expiry = gauges(registry, metric::kTlsExpiry);
+
   Family<Counter>& refused = counters(registry, metric::kRefused);
   std::array<Counter*, std::size(kRefusals)> refusals{};
 
@@ -226,6 +231,8 @@ struct PrometheusRecorder::Impl {
     for (int i = 0; i < kCutReasons; ++i) {
       batch[i] = &batches.Add({{"reason", name(static_cast<CutReason>(i))}});
     }
+    // Series are there from the start: Prometheus sees no increase in one that begins with 1.
+    for (int i = 1; i < kReasons; ++i) factor_failures.of(name(static_cast<Reason>(i)));
     gauges(registry, metric::kBuildInfo)
         .Add({{"version", kVersion}, {"compiler", kCompiler}, {"build_type", kBuildType}})
         .Set(1);
@@ -233,6 +240,10 @@ struct PrometheusRecorder::Impl {
   }
 
   void set(const std::vector<DeviceReading>& readings);
+  void set_tls_expiry(const char* file, absl::Time expiry) {
+    if (expiry == absl::InfiniteFuture()) return;
+    tls_expiry.Add({{"file", file}}).Set(static_cast<double>(absl::ToUnixSeconds(expiry)));
+  }
 };
 
 PrometheusRecorder::PrometheusRecorder() : impl_(std::make_unique<Impl>()) {}
@@ -302,6 +313,8 @@ void PrometheusRecorder::device_fault(std::string_view device) { impl_->device_f
 
 void PrometheusRecorder::connection_refused() { impl_->refused_connections.Increment(); }
 
+void PrometheusRecorder::tls_files_read(bool loaded) { (loaded ? impl_->tls_loaded : impl_->tls_rejected).Increment(); }
+
 void PrometheusRecorder::device_lost(std::string_view device) { impl_->device_lost.of(device).Increment(); }
 
 void PrometheusRecorder::device_hung(std::string_view device) { impl_->device_hangs.of(device).Increment(); }
@@ -335,6 +348,7 @@ void PrometheusRecorder::Impl::set(const std::vector<DeviceReading>& readings) {
   for (const DeviceReading& d : readings) {
     healthy += d.healthy ? 1 : 0;
     const Labels label = {{"device", d.name}};
+    for (LabelledCounters* const counters : {&device_faults, &device_lost, &device_hangs}) counters->of(d.name);
     device_info
         .Add({{"device", d.name},
               {"backend", d.backend},
@@ -378,6 +392,8 @@ std::string PrometheusRecorder::render(const GaugeReadings& readings) {
   impl_->oldest_queued.Set(readings.oldest_queued_seconds);
   impl_->waiting_requests.Set(static_cast<double>(readings.waiting_requests));
   impl_->open_streams.Set(static_cast<double>(readings.open_streams));
+  impl_->set_tls_expiry("certificate", readings.tls_certificate_expiry);
+  impl_->set_tls_expiry("client_ca", readings.tls_client_ca_expiry);
   bring_to(impl_->process_cpu, process_cpu_seconds());
   impl_->process_resident.Set(process_resident_bytes());
   impl_->process_files.Set(process_open_files());

@@ -44,6 +44,8 @@ struct GaugeReadings {
   int64_t factor_bytes_limit = 0;
   int64_t waiting_factors = 0;
   int64_t running_factors = 0;
+  absl::Time tls_certificate_expiry = absl::InfiniteFuture();  // InfiniteFuture: there is none
+  absl::Time tls_client_ca_expiry = absl::InfiniteFuture();
 };
 
 // Thread-safe. An event costs an atomic addition or, in a histogram, one uncontended lock: series are looked up by
@@ -61,6 +63,7 @@ class PrometheusRecorder final : public Recorder {
   void batch_cut(CutReason reason, int64_t requests, int64_t matrices, int64_t bytes) override;
   void matrices_done(const ConvergenceReport& report) override;
   void connection_refused() override;
+  void tls_files_read(bool loaded) override;
   void batch_retried() override;
   void device_fault(std::string_view device) override;
   void device_lost(std::string_view device) override;

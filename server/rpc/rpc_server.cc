@@ -21,6 +21,7 @@
 #include "server/base/listening_socket.h"
 #include "server/base/mutex.h"
 #include "server/peer_address.h"
+#include "server/rpc/calls/call_log.h"
 #include "server/rpc/calls/decompose_large_call.h"
 #include "server/rpc/calls/health_call.h"
 #include "server/rpc/calls/load_report.h"
@@ -35,6 +36,7 @@
 #include "server/rpc/small/reflection_service.h"
 #include "server/rpc/small/small_call.h"
 #include "server/rpc/small/small_methods.h"
+#include "server/rpc/tls_credentials.h"
 
 namespace svdserve::server {
 namespace {
@@ -87,8 +89,8 @@ class SvdServiceHandler final
           const Error error = answer(context_, request, reply);
           return error.ok() ? grpc::Status::OK : to_status(error);
         });
-    MarkMethodStreamed(method, SmallCall::make_handler(&context_, &answer));
-    MarkMethodRawCallback(method, SmallCall::make_handler(&context_, &answer));
+    MarkMethodStreamed(method, SmallCall::make_handler(&context_, small.name, &answer));
+    MarkMethodRawCallback(method, SmallCall::make_handler(&context_, small.name, &answer));
   }
 
   // Serves a unary method of the service by UnaryCall.
@@ -111,18 +113,13 @@ class SvdServiceHandler final
 };
 
 std::shared_ptr<grpc::ServerCredentials> credentials(const RpcOptions& options) {
-  if (options.certificate.empty()) return grpc::InsecureServerCredentials();
-  grpc::SslServerCredentialsOptions ssl(options.client_ca.empty()
-                                            ? GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE
-                                            : GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
-  ssl.pem_root_certs = options.client_ca;
-  ssl.pem_key_cert_pairs.push_back({options.key, options.certificate});
-  return grpc::SslServerCredentials(ssl);
+  return options.tls == nullptr ? grpc::InsecureServerCredentials() : tls_credentials(options.tls);
 }
 
-// Whether gRPC can use the certificate and the key. It would serve with credentials that it cannot use, and fail each
-// connection: only a listener of its own says so at the start. This one is nobody's and gone at once.
-bool are_usable(const std::shared_ptr<grpc::ServerCredentials>& credentials) {
+// Whether gRPC can use the TLS files. It would serve with credentials that it cannot use, and fail each connection:
+// only a listener of its own says so at the start. This one is nobody's and gone at once.
+bool can_use(const TlsFiles* files) {
+  const std::shared_ptr<grpc::ServerCredentials> credentials = tls_credentials(files);
   grpc::CallbackGenericService nothing;
   grpc::ServerBuilder builder;
   int port = 0;
@@ -178,6 +175,7 @@ struct RpcServer::Impl {
         question_reads(at_once(2, limits.max_waiting_requests, options.peer_percent)),
         open_reads(at_once(8, limits.max_waiting_requests, options.peer_percent)),
         proxies(TrustedProxies::parse(options.trusted_proxies).value_or(TrustedProxies())),
+        access_log(options.access_log),
         pipeline(served),
         stream_idle_timeout(options.stream_idle_timeout) {}
 
@@ -193,10 +191,12 @@ struct RpcServer::Impl {
   ReadTurns read_turns, small_reads, question_reads, open_reads;
   const TrustedProxies proxies;
   LoadReport load;  // ticked by watch_thread
+  AccessLog access_log;
   HandlerContext context;
   std::unique_ptr<HealthService> health;
   std::unique_ptr<SvdServiceHandler> service;
-  std::unique_ptr<ReflectionService> reflection;  // where it is wanted
+  std::unique_ptr<ReflectionService> reflection;         // where it is wanted
+  std::shared_ptr<grpc::ServerCredentials> credentials;  // gRPC asks them as long as there is a server
   std::unique_ptr<grpc::Server> server;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections;  // gRPC's end of `acceptor`
   std::unique_ptr<ConnectionAcceptor> acceptor;
@@ -293,6 +293,7 @@ std::unique_ptr<RpcServer> RpcServer::start(const RpcOptions& options, Pipeline*
                   &impl.question_reads,
                   &impl.open_reads,
                   &impl.proxies,
+                  &impl.access_log,
                   static_cast<size_t>(options.max_stream_requests),
                   &impl.load};
   impl.make_services(options.reflection);
@@ -304,16 +305,14 @@ std::unique_ptr<RpcServer> RpcServer::start(const RpcOptions& options, Pipeline*
   static_cast<void>(kept);
   ListeningSockets listening = ListeningSockets::open(options.listen, error);
   if (listening.empty()) return nullptr;
-  const std::shared_ptr<grpc::ServerCredentials> creds = credentials(options);
-  if (!options.certificate.empty() && !are_usable(creds)) {
-    *error =
-        "--tls-cert, --tls-key or --tls-client-ca cannot be parsed as PEM, or certificate and key do not belong "
-        "together";
+  if (options.tls != nullptr && !can_use(options.tls)) {
+    *error = "gRPC cannot use --tls-cert, --tls-key or --tls-client-ca";
     return nullptr;
   }
+  impl.credentials = credentials(options);
   grpc::ServerBuilder builder;
   using FromOutside = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
-  impl.connections = builder.experimental().AddExternalConnectionAcceptor(FromOutside::FROM_FD, creds);
+  impl.connections = builder.experimental().AddExternalConnectionAcceptor(FromOutside::FROM_FD, impl.credentials);
   impl.own_connections =
       builder.experimental().AddExternalConnectionAcceptor(FromOutside::FROM_FD, grpc::InsecureServerCredentials());
   impl.add_services(&builder);
@@ -329,7 +328,7 @@ std::unique_ptr<RpcServer> RpcServer::start(const RpcOptions& options, Pipeline*
   const int listener = listening.sockets().front().get();
   impl.acceptor = std::make_unique<ConnectionAcceptor>(
       std::move(listening), ConnectionLimits{options.max_connections, options.peer_percent}, impl.proxies, recorder,
-      [&impl, listener, names_users = options.listen.is_unix() && options.certificate.empty()](int fd) {
+      [&impl, listener, names_users = options.listen.is_unix() && options.tls == nullptr](int fd) {
         impl.take_connection(listener, fd, names_users);
       });
   impl.address = impl.acceptor->address();

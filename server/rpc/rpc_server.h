@@ -14,13 +14,15 @@
 #include "server/large/large_pipeline.h"
 #include "server/metrics/recorder.h"
 #include "server/pipeline.h"
+#include "server/rpc/access_log_options.h"
 
 namespace svdserve::server {
 
+class TlsFiles;
+
 struct RpcOptions {
   ListenAddress listen;
-  // PEM texts; without a certificate the server speaks plain text. With client_ca, clients must show certificates.
-  std::string certificate, key, client_ca;
+  const TlsFiles* tls = nullptr;  // outlives the server, and may be reloaded meanwhile; null: plain text
   int64_t max_message_bytes = 0;
   int64_t max_stream_requests = 0;
   int64_t max_streams = 0;
@@ -36,6 +38,7 @@ struct RpcOptions {
   // After it the connection takes no new calls; those that it has go on for as long as they like.
   absl::Duration max_connection_age = absl::InfiniteDuration();
   bool reflection = false;
+  AccessLogOptions access_log;
 };
 
 // Thread-safe.

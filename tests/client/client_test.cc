@@ -341,6 +341,27 @@ TEST(Client, DoesNotBeginAWaitBeyondTheDeadline) {
   EXPECT_EQ(service.requests(), 2);
 }
 
+TEST(Client, AStatusHasTheIdOfTheCallInTheServersLog) {
+  int code = kInternal;
+  FakeService service([&](const Seen&) {
+    Answer a;
+    a.code = code;
+    a.message = "oh";
+    a.reason = "A_REASON";
+    a.request_id = "5f3c9a1e-1f";
+    return a;
+  });
+  Client client(options_for(service));
+  const std::vector<double> data(4);
+  const Status failed = client.singular_values<double>(data, 2, 2, 1).status();
+  EXPECT_EQ(failed.request_id, "5f3c9a1e-1f");
+  EXPECT_EQ(failed.to_string(), "INTERNAL (A_REASON): oh [request 5f3c9a1e-1f]");
+  code = kInvalidArgument;  // the caller's mistake, which needs no look into the log
+  const Status wrong = client.singular_values<double>(data, 2, 2, 1).status();
+  EXPECT_EQ(wrong.request_id, "5f3c9a1e-1f");
+  EXPECT_EQ(wrong.to_string(), "INVALID_ARGUMENT (A_REASON): oh");
+}
+
 TEST(Client, TheDeadlineEndsACall) {
   FakeService service([](const Seen& s) {
     eventually(s.is_cancelled);

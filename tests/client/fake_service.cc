@@ -59,6 +59,11 @@ google::rpc::Status to_rpc(const Answer& a) {
     retry.mutable_retry_delay()->set_nanos(static_cast<int32_t>(a.retry_delay->count() % 1000) * 1000000);
     s.add_details()->PackFrom(retry);
   }
+  if (!a.request_id.empty()) {
+    google::rpc::RequestInfo request;
+    request.set_request_id(a.request_id);
+    s.add_details()->PackFrom(request);
+  }
   return s;
 }
 

@@ -48,6 +48,7 @@ struct Answer {
   std::optional<uint64_t> id = {};                          // stream: answers this request instead
   bool break_stream = false;                                // stream: end the call with `code`
   bool hold = false;                                        // stream: answer only after the next request's answer
+  std::string request_id = {};                              // of RequestInfo; empty: none
 };
 
 // The fake's behaviour for large matrices, and what it saw of them. Results are FakeService::large_byte()s.

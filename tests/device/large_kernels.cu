@@ -3,6 +3,7 @@
 // how long the orthogonalization of 32 pairs takes, by how much there is to rotate.
 #include <cmath>
 #include <cstring>
+#include <random>
 #include <type_traits>
 #include <vector>
 

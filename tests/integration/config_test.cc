@@ -234,7 +234,11 @@ TEST(ConfigTest, HelpAndDescriptionNameEveryFlag) {
                            "calibration-time",
                            "drain-delay",
                            "drain-timeout",
-                           "log-level"}) {
+                           "tls-refresh",
+                           "log-level",
+                           "log-format",
+                           "access-log",
+                           "access-log-slow"}) {
     EXPECT_THAT(help.text, HasSubstr(std::string("--") + flag));
     std::string key = flag;
     std::replace(key.begin(), key.end(), '-', '_');
@@ -274,6 +278,16 @@ TEST(LogTest, WhatIsNoTextIsEscaped) {
   EXPECT_EQ(shown("\xe2\x82"), R"(k="\xe2\x82")");          // cut
   EXPECT_EQ(shown("\xc0\x8a"), R"(k="\xc0\x8a")");          // a line feed, too long
   EXPECT_EQ(shown("\xed\xa0\x80"), R"(k="\xed\xa0\x80")");  // half of a pair of UTF-16
+}
+
+TEST(LogTest, AnEventIsAnObjectOfJson) {
+  std::string line = "{";
+  append_json(&line, {"event", "a"});
+  append_json(&line, {"text", "two \"words\"\n\xff"});
+  append_json(&line, {"n", 7});
+  append_json(&line, {"t", 0.25});
+  append_json(&line, {"yes", true});
+  EXPECT_EQ(line, R"({"event":"a","text":"two \"words\"\n\\xff","n":7,"t":0.250000,"yes":true)");
 }
 
 TEST(LogTest, ALibrarySaysNoMoreThanSoMuch) {

@@ -207,7 +207,7 @@ TEST(LifetimeTest, ATermSignalThatIsRepeatedAtOnceDrainsAsOne) {
   }
 }
 
-TEST(LifetimeTest, AHangupChangesNothing) {
+TEST(LifetimeTest, WithoutTlsAHangupChangesNothing) {
   RunningServer server;
   server.signal(SIGHUP);
   EXPECT_TRUE(

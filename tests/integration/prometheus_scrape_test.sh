@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# A real Prometheus server scrapes a running svdserve: its targets are up, its series arrive, promtool finds no fault
-# with their names.
-#   prometheus_scrape_test.sh PATH_OF_SVDSERVE
+# A real Prometheus server scrapes a running svdserve: its targets are up, its series arrive, promtool finds no fault with
+# their names. Every query of the dashboard, and every record, has a result.
+#   prometheus_scrape_test.sh PATH_OF_SVDSERVE PATH_OF_SVDCTL
 set -euo pipefail
-svdserve=$1
+svdserve=$1 svdctl=$2
+deploy=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../deploy" && pwd)
 work=$(mktemp -d)
 pids=()
 finish() {
@@ -39,7 +40,8 @@ for name in svdserve_ready svdserve_build_info svdserve_inflight_bytes svdserve_
 done
 
 cat >"$work/prometheus.yml" <<YAML
-global: {scrape_interval: 1s, scrape_timeout: 1s}
+global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}
+rule_files: ["$deploy/prometheus/alerts.yaml"]
 scrape_configs:
   - job_name: svdserve
     static_configs: [{targets: ["$target"]}]
@@ -60,8 +62,29 @@ wait_for 60 holds 'svdserve_ready == 1'
 wait_for 60 holds 'svdserve_build_info{version!=""} == 1'
 wait_for 60 holds 'rate(process_cpu_seconds_total{job="svdserve"}[30s]) >= 0'
 
+# Small requests and a large matrix, so that all there is has been counted.
+address=$(sed -n 's/^grpc=//p' "$work/ready")
+/usr/bin/python3 -c 'import numpy, sys; numpy.save(sys.argv[1], numpy.random.default_rng(1).normal(size=(600, 600)))' \
+  "$work/large.npy"
+"$svdctl" bench --address "$address" --duration 2s --warmup 0s --quiet
+"$svdctl" svd "$work/large.npy" --address "$address" -o "$work/large" >"$work/svdctl.log"
+"$svdctl" bench --address "$address" --duration 2s --warmup 0s --quiet
+while IFS= read -r query; do
+  wait_for 60 holds "$query"
+  queries=$((${queries:-0} + 1))
+done < <(/usr/bin/python3 - "$deploy" << 'PY'
+import json, pathlib, re, sys
+deploy = pathlib.Path(sys.argv[1])
+for panel in json.loads((deploy / "grafana/svdserve.json").read_text())["panels"]:
+    for target in panel["targets"]:
+        print(target["expr"].replace("$__rate_interval", "1m").replace("$instance", ".*"))
+print(*re.findall(r"record: (\S+)", (deploy / "prometheus/alerts.yaml").read_text()), sep="\n")
+PY
+)
+((queries > 50)) || { echo "only $queries queries" >&2; exit 1; }
+
 # When the server drains it goes away, and Prometheus notices.
 kill "${pids[0]}"
 wait "${pids[0]}"
 wait_for 60 holds 'up{job="svdserve"} == 0'
-echo "Prometheus scraped svdserve: up, ready, named well, and missed when gone"
+echo "Prometheus scraped svdserve: up, ready, named well, $queries queries answered, and missed when gone"

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Makes the virtual environment DIR with the pinned tools of requirements.txt; does nothing when it is up to date.
-#   tools.sh DIR [PYTHON]
+# Makes the virtual environment DIR with the pinned tools of FILE, which is requirements.txt; does nothing when it is up to
+# date.
+#   tools.sh DIR [PYTHON [FILE]]
 set -euo pipefail
 dir=$1 python=${2:-python3}
-wanted=$(dirname "${BASH_SOURCE[0]}")/requirements.txt
+wanted=${3:-$(dirname "${BASH_SOURCE[0]}")/requirements.txt}
 cmp -s "$wanted" "$dir/requirements.txt" && exit 0
 rm -rf "$dir"
 "$python" -m venv "$dir"

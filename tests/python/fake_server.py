@@ -141,7 +141,8 @@ def water_filling(gains: np.ndarray, power: float) -> float:
 
 def refuse(context: grpc.ServicerContext, code: grpc.StatusCode, message: str = "refused",
            **details: Any) -> None:
-    """Ends the call with google.rpc details: fields={path: description}, reason=..., metadata=..., retry_after=seconds."""
+    """Ends the call with google.rpc details: fields={path: description}, reason=..., metadata=..., retry_after=seconds,
+    request_id=...."""
     status = _proto.RpcStatus(code=code.value[0], message=message)
 
     def add(detail: Any) -> None:
@@ -155,6 +156,8 @@ def refuse(context: grpc.ServicerContext, code: grpc.StatusCode, message: str = 
         retry = _proto.RetryInfo()
         retry.retry_delay.seconds, retry.retry_delay.nanos = divmod(round(details["retry_after"] * 1e9), 10**9)
         add(retry)
+    if "request_id" in details:
+        add(_proto.RequestInfo(request_id=details["request_id"]))
     context.set_trailing_metadata((("grpc-status-details-bin", status.SerializeToString()),))
     context.abort(code, message)
 

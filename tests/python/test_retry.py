@@ -70,6 +70,16 @@ def test_the_last_attempt_reports_what_the_server_said(fake, svdvals):
     assert error.retry_after == pytest.approx(0.0025)
 
 
+@both
+def test_an_error_has_the_id_of_the_call_in_the_servers_log(fake, svdvals):
+    fake.handler = refusing(99, grpc.StatusCode.INTERNAL, reason="DEVICE_FAULT", request_id="5f3c9a1e-1f")
+    with pytest.raises(svdserve.Internal, match=r"\[INTERNAL, DEVICE_FAULT, request 5f3c9a1e-1f\]$") as failed:
+        svdvals(fake, np.eye(2))
+    assert failed.value.request_id == "5f3c9a1e-1f"
+    mistake = svdserve.InvalidArgument("m", code=grpc.StatusCode.INVALID_ARGUMENT, request_id="5f3c9a1e-1f")
+    assert str(mistake) == "m [INVALID_ARGUMENT]"
+
+
 def test_an_error_says_its_code_once():
     assert str(svdserve.Error("m", code=grpc.StatusCode.CANCELLED, reason="CANCELLED")) == "m [CANCELLED]"
     assert str(svdserve.Error("m", code=grpc.StatusCode.UNAVAILABLE, reason="DRAINING")) == "m [UNAVAILABLE, DRAINING]"

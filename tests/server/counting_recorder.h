@@ -55,6 +55,7 @@ class CountingRecorder final : public Recorder {
     MutexLock lock(&mu_);
     faults_.emplace_back(device);
   }
+  void tls_files_read(bool) override {}
   void connection_refused() override {}
   void device_lost(std::string_view device) override {
     MutexLock lock(&mu_);

@@ -7,7 +7,7 @@
 namespace svdserve::server {
 namespace {
 
-struct Call final : public OpenCall {
+struct CountedCall final : public OpenCall {
   void cut_off_if_stalled(absl::Time, absl::Duration) override { ++looked_at; }
   void close(const grpc::Status& s) override { status = s; }
   int looked_at = 0;
@@ -16,7 +16,7 @@ struct Call final : public OpenCall {
 
 TEST(OpenCalls, BoundsAllCallsAndThoseOfOnePeer) {
   OpenCalls calls({.calls = 4, .streams = 4, .peer_percent = 75});
-  Call a[4], b[2];
+  CountedCall a[4], b[2];
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(calls.add(CallKind::kUnary, "a", &a[i]).ok());
   const Error error = calls.add(CallKind::kLarge, "a", &a[3]);
   EXPECT_EQ(error.code, absl::StatusCode::kResourceExhausted);
@@ -32,7 +32,7 @@ TEST(OpenCalls, BoundsAllCallsAndThoseOfOnePeer) {
 
 TEST(OpenCalls, BoundsStreams) {
   OpenCalls calls({.calls = 100, .streams = 2, .peer_percent = 50});
-  Call a, b, c;
+  CountedCall a, b, c;
   EXPECT_TRUE(calls.add(CallKind::kStream, "a", &a).ok());
   EXPECT_FALSE(calls.add(CallKind::kStream, "a", &b).ok());
   EXPECT_TRUE(calls.add(CallKind::kUnary, "a", &b).ok());
@@ -41,7 +41,7 @@ TEST(OpenCalls, BoundsStreams) {
 
 TEST(OpenCalls, ClosingReachesEveryCallAndRefusesNewOnes) {
   OpenCalls calls({});
-  Call a, b, c;
+  CountedCall a, b, c;
   ASSERT_TRUE(calls.add(CallKind::kStream, "a", &a).ok());
   ASSERT_TRUE(calls.add(CallKind::kWatch, "b", &b).ok());
   calls.cut_off_stalled(absl::UnixEpoch(), absl::Seconds(1));
@@ -51,7 +51,7 @@ TEST(OpenCalls, ClosingReachesEveryCallAndRefusesNewOnes) {
   EXPECT_EQ(a.status.error_code(), grpc::StatusCode::UNAVAILABLE);
   EXPECT_EQ(calls.add(CallKind::kUnary, "a", &c).reason, Reason::kDraining);
   EXPECT_TRUE(calls.add(CallKind::kWatch, "a", &c).ok());
-  Call small;
+  CountedCall small;
   EXPECT_TRUE(calls.add(CallKind::kSmall, "a", &small).ok()) << "which tell that the server goes";
 }
 

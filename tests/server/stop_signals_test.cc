@@ -40,9 +40,9 @@ TEST(SignalRules, WhoPressesAgainIsInAHurry) {
 
 TEST(SignalRules, AHangupIsIgnoredAtAnyTime) {
   SignalRules rules;
-  EXPECT_EQ(rules.on(SIGHUP, kStart), SignalAction::kIgnore);
+  EXPECT_EQ(rules.on(SIGHUP, kStart), SignalAction::kReload);
   EXPECT_EQ(rules.on(SIGTERM, kStart), SignalAction::kDrain);
-  EXPECT_EQ(rules.on(SIGHUP, kStart + seconds(5)), SignalAction::kIgnore);
+  EXPECT_EQ(rules.on(SIGHUP, kStart + seconds(5)), SignalAction::kReload);
 }
 
 }  // namespace

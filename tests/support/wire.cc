@@ -81,11 +81,14 @@ ErrorDetails details_of(const google::rpc::Status& status) {
     google::rpc::BadRequest bad_request;
     google::rpc::ErrorInfo info;
     google::rpc::RetryInfo retry;
+    google::rpc::RequestInfo request;
     if (any.UnpackTo(&bad_request) && bad_request.field_violations_size() > 0) {
       out.field = bad_request.field_violations(0).field();
     } else if (any.UnpackTo(&info)) {
       out.reason = info.reason();
       out.domain = info.domain();
+    } else if (any.UnpackTo(&request)) {
+      out.request_id = request.request_id();
     } else if (any.UnpackTo(&retry)) {
       out.retry_seconds = static_cast<double>(retry.retry_delay().seconds()) + 1e-9 * retry.retry_delay().nanos();
     }

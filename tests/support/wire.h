@@ -64,6 +64,7 @@ struct ErrorDetails {
   std::string reason;  // of ErrorInfo
   std::string domain;
   double retry_seconds = -1;  // of RetryInfo; -1: none
+  std::string request_id;     // of RequestInfo
 };
 ErrorDetails details_of(const google::rpc::Status& status);
 ErrorDetails details_of(const grpc::Status& status);

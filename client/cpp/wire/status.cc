@@ -26,6 +26,8 @@ std::string Status::to_string() const {
   // A server's message begins with the field already, for those who read the message alone.
   const bool repeated = !field.empty() && message.starts_with(field + ": ");
   if (!message.empty()) s += ": " + (repeated ? message.substr(field.size() + 2) : message);
+  const bool is_callers_mistake = code == Code::kInvalidArgument || code == Code::kNotFound;
+  if (!request_id.empty() && !is_callers_mistake) s += " [request " + request_id + "]";
   return s;
 }
 
@@ -60,10 +62,13 @@ void add_details(const google::rpc::Status& from, Status* to) {
     google::rpc::BadRequest bad_request;
     google::rpc::ErrorInfo error_info;
     google::rpc::RetryInfo retry_info;
+    google::rpc::RequestInfo request_info;
     if (any.UnpackTo(&bad_request)) {
       for (const auto& v : bad_request.field_violations()) to->violations.push_back({v.field(), v.description()});
     } else if (any.UnpackTo(&error_info)) {
       to->reason = error_info.reason();
+    } else if (any.UnpackTo(&request_info)) {
+      to->request_id = request_info.request_id();
     } else if (any.UnpackTo(&retry_info)) {
       const auto& d = retry_info.retry_delay();
       to->retry_delay = std::chrono::seconds(std::clamp<int64_t>(d.seconds(), 0, kLongestDelaySeconds)) +

@@ -17,16 +17,19 @@ constexpr size_t kBesideAChunk = 64 * 1024;
 
 void DecomposeLargeCall::start() {
   self_ = shared_from_this();
-  const Peer peer = context_->peer(*call_);
-  if (Error error = context_->calls->add(CallKind::kLarge, peer, this); !error.ok()) {
+  peer_ = context_->peer(*call_);
+  ids_ = begin_call(call_);
+  opened_ = context_->clock->now();
+  if (Error error = context_->calls->add(CallKind::kLarge, peer_, this); !error.ok()) {
+    log_end(error);
     MutexLock lock(&act_mu_);
     finished_ = true;
-    Finish(to_status(error));
+    Finish(to_status(error, ids_.request));
     return;
   }
   registered_ = true;
   max_message_bytes_ = static_cast<size_t>(context_->factors->options().chunk_bytes) + kBesideAChunk;
-  job_ = context_->factors->begin(peer, [self = self_](LargeNext next) { self->act(std::move(next)); });
+  job_ = context_->factors->begin(peer_, [self = self_](LargeNext next) { self->act(std::move(next)); });
   LargeNext next = job_->opened();
   const bool reads = std::exchange(next.read, false);
   act(std::move(next));
@@ -80,7 +83,7 @@ void DecomposeLargeCall::cut_off_if_stalled(absl::Time now, absl::Duration) {
       job_->abandon(no_turn_error());
       return;
     case SmallRead::Lateness::kInTheWay:
-      cut_off(call_, late_message_error());
+      cut_off(call_, late_message_error(), ids_.request);
       return;
     case SmallRead::Lateness::kSends:
     case SmallRead::Lateness::kNone:
@@ -92,17 +95,20 @@ void DecomposeLargeCall::act(LargeNext next) {
   if (next.finish) next.done_with.clear();
   grpc::ByteBuffer message;
   if (next.write) message = encode_large_response(*next.write);
+  if (next.abort) log_end(*next.abort);
+  if (next.finish) log_end(*next.finish);
   MutexLock lock(&act_mu_);
   if (finished_) return;
   if (next.write) {
+    tell_reply(*next.write, message.Length());
     outgoing_.Swap(&message);
     StartWrite(&outgoing_);
   }
   if (next.read) StartRead(&incoming_);
-  if (next.abort) cut_off(call_, *next.abort);
+  if (next.abort) cut_off(call_, *next.abort, ids_.request);
   if (next.finish) {
     finished_ = true;
-    finish(to_status(*next.finish));
+    finish(to_status(*next.finish, ids_.request));
   }
 }
 
@@ -113,7 +119,44 @@ void DecomposeLargeCall::OnReadDone(bool ok) {
     act(call_->IsCancelled() ? job_->on_broken() : job_->on_reads_closed());
     return;
   }
-  act(take(decode_large_request(&incoming_, max_message_bytes_)));
+  const auto bytes = static_cast<int64_t>(incoming_.Length());
+  DecodedLarge decoded = decode_large_request(&incoming_, max_message_bytes_);
+  {
+    MutexLock lock(&act_mu_);
+    line_.request_bytes += bytes;
+    if (decoded.step == DecodedLarge::Step::kOpen) {
+      line_.rows = decoded.open.problem.rows;
+      line_.cols = decoded.open.problem.cols;
+      line_.dtype = name(decoded.open.problem.dtype);
+    }
+  }
+  act(take(std::move(decoded)));
+}
+
+void DecomposeLargeCall::tell_reply(const LargeReply& reply, size_t bytes) {
+  line_.reply_bytes += static_cast<int64_t>(bytes);
+  const auto* const summary = std::get_if<LargeSummary>(&reply);
+  if (summary == nullptr) return;
+  line_.devices = summary->device;
+  line_.queue = summary->timing.queue;
+  line_.compute = summary->timing.compute;
+}
+
+void DecomposeLargeCall::log_end(const Error& error) {
+  const absl::Time now = context_->clock->now();
+  if (!context_->access_log->wants(error.code, now - opened_)) return;
+  CallLine line;
+  {
+    MutexLock lock(&act_mu_);
+    if (finished_) return;
+    line = line_;
+  }
+  line.method = name(Rpc::kDecomposeLarge);
+  line.matrices = line.rows > 0 ? 1 : 0;
+  line.code = error.code;
+  line.reason = error.reason;
+  line.took = now - opened_;
+  context_->access_log->write(ids_, peer_, line, now);
 }
 
 LargeNext DecomposeLargeCall::take(DecodedLarge decoded) {

@@ -11,6 +11,7 @@
 #include "server/base/mutex.h"
 #include "server/large/large_job.h"
 #include "server/large/large_pipeline.h"
+#include "server/rpc/calls/call_log.h"
 #include "server/rpc/calls/handler_context.h"
 #include "server/rpc/calls/open_calls.h"
 #include "server/rpc/calls/small_read.h"
@@ -48,6 +49,8 @@ class DecomposeLargeCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer
   void on_turn();
   void finish(const grpc::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(act_mu_);
   LargeNext take(DecodedLarge decoded);
+  void tell_reply(const LargeReply& reply, size_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(act_mu_);
+  void log_end(const Error& error);
 
   const HandlerContext* const context_;
   grpc::CallbackServerContext* const call_;  // lives until OnDone()
@@ -61,6 +64,10 @@ class DecomposeLargeCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer
   SmallRead first_read_;
   bool waits_ ABSL_GUARDED_BY(act_mu_) = false;  // for its turn, or was told of it and has not begun yet
   std::optional<grpc::Status> end_wanted_ ABSL_GUARDED_BY(act_mu_);  // once the turn has come
+  Peer peer_;
+  CallIds ids_;
+  absl::Time opened_;
+  CallLine line_ ABSL_GUARDED_BY(act_mu_);  // of the access log, as far as it is known
   std::shared_ptr<DecomposeLargeCall> self_;
 };
 

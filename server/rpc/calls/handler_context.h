@@ -20,6 +20,7 @@
 
 namespace svdserve::server {
 
+class AccessLog;
 class LargePipeline;
 class LoadReport;
 class OpenCalls;
@@ -37,6 +38,7 @@ struct HandlerContext {
   ReadTurns* question_reads = nullptr;  // of those that go to reflection
   ReadTurns* open_reads = nullptr;      // of those that open a large matrix
   const TrustedProxies* proxies = nullptr;
+  AccessLog* access_log = nullptr;
   size_t max_stream_requests = 1;
   LoadReport* load = nullptr;
 

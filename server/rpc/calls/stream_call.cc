@@ -20,24 +20,28 @@ struct StreamCall::InFlight {
   RequestLabels labels;
   std::shared_ptr<WireMemory> memory;
   absl::Time arrival;
+  CallLine line;  // of the access log, as far as it is known
 };
 
 void StreamCall::start() {
   self_ = shared_from_this();
   peer_ = context_->peer(*call_);
+  ids_ = begin_call(call_);
+  opened_ = context_->clock->now();
   announcement_ = Announcement(*call_);
   Error error = announcement_.check(context_->pipeline->options().max_message_bytes);
   if (error.ok()) error = context_->calls->add(CallKind::kStream, peer_, this);
   registered_ = error.ok();
   {
     MutexLock lock(&act_mu_);
-    heard_ = context_->clock->now();
+    heard_ = opened_;
     finished_ = !registered_;
+    if (finished_) final_status_ = to_status(error, ids_.request);
   }
   if (registered_) {
     act(stream_.opened());
   } else {
-    Finish(to_status(error));
+    Finish(to_status(error, ids_.request));
   }
 }
 
@@ -59,12 +63,14 @@ void StreamCall::cut_off_if_stalled(absl::Time now, absl::Duration timeout) {
   // It may be silent while it waits for the server, or while a reply is on its way.
   const bool may_be_silent = waiting_ != nullptr || stream_.in_flight() > 0 || writing_since_ != absl::InfiniteFuture();
   if (!takes_nothing && (now - heard_ <= timeout || may_be_silent)) return;
+  log_stalled(context_->access_log, ids_, peer_, name(rpc_), now - opened_, now);
   cut_off(call_,
           {absl::StatusCode::kDeadlineExceeded,
            Reason::kClientStalled,
            absl::StrCat("the client ", takes_nothing ? "took" : "sent", " nothing for ", absl::FormatDuration(timeout)),
            "",
-           {}});
+           {}},
+          ids_.request);
 }
 
 void StreamCall::act(Stream::Next next) {
@@ -88,7 +94,7 @@ void StreamCall::write_or_finish(Stream::Next next) {
   }
   if (next.finish) {
     finished_ = true;
-    Finish(broken_ ? grpc::Status::CANCELLED : final_status_);
+    Finish(broken_ ? grpc::Status::CANCELLED : with_request_info(final_status_, ids_.request));
   }
 }
 
@@ -158,6 +164,7 @@ void StreamCall::OnReadDone(bool ok) {
     act(stream_.on_reads_closed());
     return;
   }
+  const auto bytes = static_cast<int64_t>(incoming_.Length());
   Error broken_word = announcement_.check_message(incoming_.Length());
   DecodedRequest decoded = decode_stream_request(rpc_, &incoming_, context_->memory);
   if (!decoded.is_message) {
@@ -167,13 +174,15 @@ void StreamCall::OnReadDone(bool ok) {
     return;
   }
   if (!broken_word.ok()) decoded.error = std::move(broken_word);
-  submit_request(std::move(decoded), arrival, std::move(room));
+  submit_request(std::move(decoded), bytes, arrival, std::move(room));
 }
 
-void StreamCall::submit_request(DecodedRequest decoded, absl::Time arrival, Reservation room) {
+void StreamCall::submit_request(DecodedRequest decoded, int64_t bytes, absl::Time arrival, Reservation room) {
   Stream::Next next;
   const Stream::Begun begun = stream_.on_read(decoded.request_id, &next);
-  InFlight request{decoded.request_id, decoded.labels, nullptr, arrival};
+  InFlight request{decoded.request_id, decoded.labels, nullptr, arrival, {}};
+  request.line.request_bytes = bytes;
+  tell(decoded, &request.line);
   if (begun == Stream::Begun::kDuplicate) {
     Answer refusal;
     refusal.error = {absl::StatusCode::kInvalidArgument,
@@ -206,7 +215,17 @@ void StreamCall::submit_request(DecodedRequest decoded, absl::Time arrival, Rese
 StreamCall::Outgoing StreamCall::encode(const InFlight& request, const Outcome& outcome) const {
   context_->recorder->request_finished(request.labels, outcome.error.code);
   Outgoing out;
-  out.message = encode_stream_response(request.id, outcome, request.memory.get());
+  out.message = encode_stream_response(request.id, outcome, request.memory.get(), ids_.request);
+  const absl::Time now = context_->clock->now();
+  if (context_->access_log->wants(outcome.error.code, now - request.arrival)) {
+    CallLine line = request.line;
+    tell(outcome, &line);
+    line.method = name(rpc_);
+    line.stream_request = request.id;
+    line.took = now - request.arrival;
+    if (outcome.error.ok()) line.reply_bytes = static_cast<int64_t>(out.message.Length());
+    context_->access_log->write(ids_, peer_, line, now);
+  }
   if (outcome.error.ok()) out.memory = request.memory;
   out.arrival = request.arrival;
   out.ready = request.arrival + outcome.total;
@@ -248,7 +267,20 @@ void StreamCall::break_off() {
 
 void StreamCall::OnDone() {
   if (registered_) context_->calls->remove(this);
+  log_end();
   self_.reset();  // may delete *this
+}
+
+void StreamCall::log_end() {
+  CallLine line;
+  line.method = name(rpc_);
+  const absl::Time now = context_->clock->now();
+  line.took = now - opened_;
+  {
+    MutexLock lock(&act_mu_);
+    line.code = broken_ ? absl::StatusCode::kCancelled : static_cast<absl::StatusCode>(final_status_.error_code());
+  }
+  if (context_->access_log->wants(line.code, line.took)) context_->access_log->write(ids_, peer_, line, now);
 }
 
 }  // namespace svdserve::server

@@ -11,6 +11,7 @@
 #include "server/admission.h"
 #include "server/base/mutex.h"
 #include "server/respond/result_stream.h"
+#include "server/rpc/calls/call_log.h"
 #include "server/rpc/calls/handler_context.h"
 #include "server/rpc/calls/open_calls.h"
 #include "server/rpc/codec/announcement.h"
@@ -69,8 +70,11 @@ class StreamCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::
   // The claim leaves the queue, if it is there: the stream will not read any more.
   void leave_queue();
   void break_off();
-  void submit_request(DecodedRequest decoded, absl::Time arrival, Reservation room);
+  // `bytes`: of its message.
+  void submit_request(DecodedRequest decoded, int64_t bytes, absl::Time arrival, Reservation room);
   Outgoing encode(const InFlight& request, const Outcome& outcome) const;
+
+  void log_end();
 
   const Rpc rpc_;
   const HandlerContext* const context_;
@@ -89,6 +93,8 @@ class StreamCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::
   bool broken_ ABSL_GUARDED_BY(act_mu_) = false;
   grpc::Status final_status_ ABSL_GUARDED_BY(act_mu_);
   Peer peer_;
+  CallIds ids_;
+  absl::Time opened_;
   bool registered_ = false;
   std::shared_ptr<StreamCall> self_;
 };

@@ -40,6 +40,8 @@ void UnaryCall::start() {
   arrival_ = context_->clock->now();
   deadline_ = deadline_of(*call_, arrival_);
   peer_ = context_->peer(*call_);
+  ids_ = begin_call(call_);
+  line_.method = name(rpc_);
   labels_.rpc = rpc_;
   labels_.shape = ShapeBucket::kUnread;
   if (Error error = context_->calls->add(CallKind::kUnary, peer_, this); !error.ok()) {
@@ -106,6 +108,7 @@ void UnaryCall::OnReadDone(bool ok) {
   if (!ok) {
     error = call_->IsCancelled() ? cancelled_error() : no_message_error(rpc_);
   } else {
+    line_.request_bytes = static_cast<int64_t>(message_.Length());
     error = announcement_.check_message(message_.Length());
     if (!error.ok()) message_.Clear();
   }
@@ -116,6 +119,7 @@ void UnaryCall::OnReadDone(bool ok) {
   }
   DecodedRequest decoded = decode_request(rpc_, &message_, context_->memory);
   labels_ = decoded.labels;
+  tell(decoded, &line_);
   if (!decoded.error.ok()) {
     refuse(std::move(decoded.error));
     return;
@@ -145,11 +149,20 @@ void UnaryCall::on_answer(const Outcome& outcome) {
     reply_->Swap(&message);
   }
   // Recorded before the reply leaves: who has an answer finds it counted.
-  const absl::Duration total = context_->clock->now() - arrival_;
+  const absl::Time now = context_->clock->now();
+  const absl::Duration total = now - arrival_;
   context_->recorder->request_finished(labels_, outcome.error.code);
   if (outcome.error.ok()) context_->recorder->phase_took(Phase::kRespond, total - outcome.total);
   context_->recorder->phase_took(Phase::kTotal, total);
-  reply(to_status(outcome.error));
+  if (context_->access_log->wants(outcome.error.code, total)) log(outcome, now);
+  reply(to_status(outcome.error, ids_.request));
+}
+
+void UnaryCall::log(const Outcome& outcome, absl::Time now) {
+  tell(outcome, &line_);
+  line_.took = now - arrival_;
+  if (outcome.error.ok()) line_.reply_bytes = static_cast<int64_t>(reply_->Length());
+  context_->access_log->write(ids_, peer_, line_, now);
 }
 
 void UnaryCall::refuse(Error error) {
@@ -178,12 +191,15 @@ void UnaryCall::cut_off_if_stalled(absl::Time now, absl::Duration timeout) {
     if (now - client_due_since_ <= timeout) return;
     client_due_since_ = absl::InfiniteFuture();
   }
-  cut_off(call_, {absl::StatusCode::kDeadlineExceeded,
-                  Reason::kClientStalled,
-                  absl::StrCat("the client neither sent its message nor took the reply within ",
-                               absl::FormatDuration(timeout)),
-                  "",
-                  {}});
+  log_stalled(context_->access_log, ids_, peer_, name(rpc_), now - arrival_, now);
+  cut_off(
+      call_,
+      {absl::StatusCode::kDeadlineExceeded,
+       Reason::kClientStalled,
+       absl::StrCat("the client neither sent its message nor took the reply within ", absl::FormatDuration(timeout)),
+       "",
+       {}},
+      ids_.request);
 }
 
 void UnaryCall::OnDone() {

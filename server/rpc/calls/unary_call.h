@@ -11,6 +11,7 @@
 
 #include "server/admission.h"
 #include "server/base/mutex.h"
+#include "server/rpc/calls/call_log.h"
 #include "server/rpc/calls/handler_context.h"
 #include "server/rpc/calls/open_calls.h"
 #include "server/rpc/calls/read_turns.h"
@@ -54,6 +55,7 @@ class UnaryCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
   void submit(DecodedRequest decoded);
   void on_answer(const Outcome& outcome);
   void refuse(Error error);
+  void log(const Outcome& outcome, absl::Time now);
   void reply(const grpc::Status& status);
   // From now on the client has to do something: to send its message, or to take the reply.
   void await_client(bool waits);
@@ -70,6 +72,8 @@ class UnaryCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
   int64_t excess_ = 0;  // bytes that the message may have beyond the claim
   Reservation room_;    // of the message, until it is decoded
   RequestLabels labels_;
+  CallIds ids_;
+  CallLine line_;                       // of the access log, as far as it is known
   std::shared_ptr<WireMemory> memory_;  // until the reply was sent: the reservation goes with it
   Mutex mu_;
   RequestHandle handle_ ABSL_GUARDED_BY(mu_);

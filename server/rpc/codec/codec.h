@@ -14,6 +14,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "absl/container/inlined_vector.h"
 #include "absl/time/time.h"
@@ -81,7 +82,9 @@ struct Outcome {
 // A DecomposeResponse, or an EigendecomposeResponse. The outcome is no error.
 grpc::ByteBuffer encode_response(const Outcome& outcome, const WireMemory& memory);
 // The message of a stream with the answer, or the error and no memory.
-grpc::ByteBuffer encode_stream_response(uint64_t request_id, const Outcome& outcome, const WireMemory* memory);
+// `call_id`: of the call, for RequestInfo.
+grpc::ByteBuffer encode_stream_response(uint64_t request_id, const Outcome& outcome, const WireMemory* memory,
+                                        std::string_view call_id = {});
 
 // The field of the caller's message that is wrong, and what it must be.
 Error invalid_field(std::string field, std::string message);
@@ -89,8 +92,10 @@ Error invalid_field(std::string field, std::string message);
 // Memory was short while a message was received.
 Error out_of_memory();
 
-// A status with google.rpc details for the trailer grpc-status-details-bin.
-grpc::Status to_status(const Error& error);
+// A status with google.rpc details for the trailer grpc-status-details-bin. `call_id`: for RequestInfo; may be empty.
+grpc::Status to_status(const Error& error, std::string_view call_id = {});
+// Adds the RequestInfo to a status that is an error.
+grpc::Status with_request_info(const grpc::Status& status, std::string_view call_id);
 
 }  // namespace svdserve::server
 #endif  // SVDSERVE_SERVER_RPC_CODEC_CODEC_H_

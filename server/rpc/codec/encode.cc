@@ -139,7 +139,14 @@ std::string text_of(const Error& error) {
   return error.field.empty() ? error.message : absl::StrCat(error.field, ": ", error.message);
 }
 
-google::rpc::Status to_rpc_status(const Error& error) {
+void add_request_info(std::string_view call_id, google::rpc::Status* status) {
+  if (call_id.empty()) return;
+  google::rpc::RequestInfo info;
+  info.set_request_id(std::string(call_id));
+  status->add_details()->PackFrom(info);
+}
+
+google::rpc::Status to_rpc_status(const Error& error, std::string_view call_id) {
   google::rpc::Status status;
   status.set_code(static_cast<int>(error.code));
   status.set_message(text_of(error));
@@ -163,6 +170,7 @@ google::rpc::Status to_rpc_status(const Error& error) {
     retry.mutable_retry_delay()->set_nanos(static_cast<int32_t>(absl::ToInt64Nanoseconds(rest)));
     status.add_details()->PackFrom(retry);
   }
+  add_request_info(call_id, &status);
   return status;
 }
 
@@ -181,10 +189,11 @@ grpc::ByteBuffer encode_response(const Outcome& outcome, const WireMemory& memor
   return response_of(outcome, memory).build();
 }
 
-grpc::ByteBuffer encode_stream_response(uint64_t request_id, const Outcome& outcome, const WireMemory* memory) {
+grpc::ByteBuffer encode_stream_response(uint64_t request_id, const Outcome& outcome, const WireMemory* memory,
+                                        std::string_view call_id) {
   v1::DecomposeStreamResponse head;
   head.set_request_id(request_id);
-  if (!outcome.error.ok()) *head.mutable_status() = to_rpc_status(outcome.error);
+  if (!outcome.error.ok()) *head.mutable_status() = to_rpc_status(outcome.error, call_id);
   MessageBuilder message;
   message.append(head.SerializeAsString());
   if (outcome.error.ok()) {
@@ -193,10 +202,21 @@ grpc::ByteBuffer encode_stream_response(uint64_t request_id, const Outcome& outc
   return message.build();
 }
 
-grpc::Status to_status(const Error& error) {
+grpc::Status to_status(const Error& error, std::string_view call_id) {
   if (error.ok()) return grpc::Status::OK;
   return grpc::Status(static_cast<grpc::StatusCode>(error.code), text_of(error),
-                      to_rpc_status(error).SerializeAsString());
+                      to_rpc_status(error, call_id).SerializeAsString());
+}
+
+grpc::Status with_request_info(const grpc::Status& status, std::string_view call_id) {
+  if (status.ok()) return status;
+  google::rpc::Status details;
+  if (status.error_details().empty() || !details.ParseFromString(status.error_details())) {
+    details.set_code(status.error_code());
+    details.set_message(status.error_message());
+  }
+  add_request_info(call_id, &details);
+  return {status.error_code(), status.error_message(), details.SerializeAsString()};
 }
 
 }  // namespace svdserve::server

@@ -167,8 +167,8 @@ HealthService::HealthService(const HandlerContext* context, std::vector<std::str
         [this](grpc::CallbackServerContext* call) { return watch(call); });
   };
   // As in SvdServiceHandler: the first call makes the method a stream, the second one of raw bytes and callbacks.
-  MarkMethodStreamed(check_index, SmallCall::make_handler(context_, &answer_));
-  MarkMethodRawCallback(check_index, SmallCall::make_handler(context_, &answer_));
+  MarkMethodStreamed(check_index, SmallCall::make_handler(context_, nullptr, &answer_));
+  MarkMethodRawCallback(check_index, SmallCall::make_handler(context_, nullptr, &answer_));
   MarkMethodStreamed(watch_index, watch_handler());
   MarkMethodRawCallback(watch_index, watch_handler());
 }

@@ -12,24 +12,32 @@ const grpc::Status kNoMessage(grpc::StatusCode::INVALID_ARGUMENT, "the call ende
 
 }  // namespace
 
-SmallCall::SmallCall(const HandlerContext* context, grpc::CallbackServerContext* call, const SmallAnswer* answer,
-                     grpc::ByteBuffer* reply)
-    : context_(context), call_(call), answer_(answer), reply_(reply), read_(context->small_reads, context->clock) {}
+SmallCall::SmallCall(const HandlerContext* context, const char* method, grpc::CallbackServerContext* call,
+                     const SmallAnswer* answer, grpc::ByteBuffer* reply)
+    : context_(context),
+      method_(method),
+      call_(call),
+      answer_(answer),
+      reply_(reply),
+      read_(context->small_reads, context->clock) {}
 
-grpc::internal::MethodHandler* SmallCall::make_handler(const HandlerContext* context, const SmallAnswer* answer) {
+grpc::internal::MethodHandler* SmallCall::make_handler(const HandlerContext* context, const char* method,
+                                                       const SmallAnswer* answer) {
   return new grpc::internal::CallbackClientStreamingHandler<grpc::ByteBuffer, grpc::ByteBuffer>(
-      [context, answer](grpc::CallbackServerContext* call, grpc::ByteBuffer* reply) {
-        auto* const mine = new SmallCall(context, call, answer, reply);
+      [context, method, answer](grpc::CallbackServerContext* call, grpc::ByteBuffer* reply) {
+        auto* const mine = new SmallCall(context, method, call, answer, reply);
         mine->start();
         return mine;
       });
 }
 
 void SmallCall::start() {
-  const Peer peer = context_->peer(*call_);
-  Error error = context_->calls->add(CallKind::kSmall, peer, this);
+  peer_ = context_->peer(*call_);
+  ids_ = begin_call(call_);
+  arrival_ = context_->clock->now();
+  Error error = context_->calls->add(CallKind::kSmall, peer_, this);
   registered_ = error.ok();
-  if (error.ok()) error = read_.begin(peer, [this] { StartRead(&message_); });
+  if (error.ok()) error = read_.begin(peer_, [this] { StartRead(&message_); });
   if (!error.ok()) finish(to_status(error));
 }
 
@@ -47,11 +55,21 @@ void SmallCall::OnReadDone(bool ok) {
 }
 
 void SmallCall::finish(const grpc::Status& status) {
+  const absl::Time now = context_->clock->now();
   {
     MutexLock lock(&mu_);
-    finished_at_ = context_->clock->now();
+    finished_at_ = now;
   }
-  Finish(status);
+  if (method_ != nullptr) log_end(status, now);
+  Finish(with_request_info(status, ids_.request));
+}
+
+void SmallCall::log_end(const grpc::Status& status, absl::Time now) {
+  CallLine line;
+  line.method = method_;
+  line.code = static_cast<absl::StatusCode>(status.error_code());
+  line.took = now - arrival_;
+  if (context_->access_log->wants(line.code, line.took)) context_->access_log->write(ids_, peer_, line, now);
 }
 
 void SmallCall::cut_off_if_stalled(absl::Time now, absl::Duration timeout) {
@@ -61,7 +79,7 @@ void SmallCall::cut_off_if_stalled(absl::Time now, absl::Duration timeout) {
       return;
     case SmallRead::Lateness::kSends:
     case SmallRead::Lateness::kInTheWay:
-      cut_off(call_, late_message_error());
+      cut_off(call_, late_message_error(), ids_.request);
       return;
     case SmallRead::Lateness::kNone:
       break;
@@ -71,11 +89,13 @@ void SmallCall::cut_off_if_stalled(absl::Time now, absl::Duration timeout) {
     if (now - finished_at_ <= timeout) return;
     finished_at_ = absl::InfiniteFuture();
   }
-  cut_off(call_, {absl::StatusCode::kDeadlineExceeded,
-                  Reason::kClientStalled,
-                  absl::StrCat("the client did not take the reply within ", absl::FormatDuration(timeout)),
-                  "",
-                  {}});
+  cut_off(call_,
+          {absl::StatusCode::kDeadlineExceeded,
+           Reason::kClientStalled,
+           absl::StrCat("the client did not take the reply within ", absl::FormatDuration(timeout)),
+           "",
+           {}},
+          ids_.request);
 }
 
 void SmallCall::OnDone() {

@@ -9,6 +9,7 @@
 #include <functional>
 
 #include "server/base/mutex.h"
+#include "server/rpc/calls/call_log.h"
 #include "server/rpc/calls/handler_context.h"
 #include "server/rpc/calls/open_calls.h"
 #include "server/rpc/calls/small_read.h"
@@ -26,27 +27,34 @@ using SmallAnswer = std::function<grpc::Status(const grpc::ByteBuffer& request, 
 class SmallCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>, private OpenCall {
  public:
   // For Service::MarkMethodStreamed() and, a second time, MarkMethodRawCallback(). Both arguments outlive the handler.
-  static grpc::internal::MethodHandler* make_handler(const HandlerContext* context, const SmallAnswer* answer);
+  // `method` names its calls in the access log; null: they are not in it.
+  static grpc::internal::MethodHandler* make_handler(const HandlerContext* context, const char* method,
+                                                     const SmallAnswer* answer);
 
   void OnReadDone(bool ok) override;
   void OnCancel() override;
   void OnDone() override;
 
  private:
-  SmallCall(const HandlerContext* context, grpc::CallbackServerContext* call, const SmallAnswer* answer,
-            grpc::ByteBuffer* reply);
+  SmallCall(const HandlerContext* context, const char* method, grpc::CallbackServerContext* call,
+            const SmallAnswer* answer, grpc::ByteBuffer* reply);
   void start();
   void finish(const grpc::Status& status);
+  void log_end(const grpc::Status& status, absl::Time now);
   void cut_off_if_stalled(absl::Time now, absl::Duration timeout) override;
   void close(const grpc::Status&) override {}
 
   const HandlerContext* const context_;
+  const char* const method_;
   grpc::CallbackServerContext* const call_;
   const SmallAnswer* const answer_;
   grpc::ByteBuffer* const reply_;
   grpc::ByteBuffer message_;  // written by gRPC between StartRead() and OnReadDone()
   SmallRead read_;
   bool registered_ = false;
+  Peer peer_;
+  CallIds ids_;
+  absl::Time arrival_;
   Mutex mu_;
   absl::Time finished_at_ ABSL_GUARDED_BY(mu_) = absl::InfiniteFuture();
 };

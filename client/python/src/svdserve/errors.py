@@ -31,11 +31,12 @@ class Error(Exception):
         metadata: further facts that belong to the reason, by name.
         retry_after: seconds after which the server suggests to try again; None where it does not.
         violations: the wrong fields.
+        request_id: the call's name in the server's log; "" where no server has failed it.
     """
 
     def __init__(self, message: str, *, code: grpc.StatusCode = grpc.StatusCode.UNKNOWN, reason: str = "",
                  metadata: dict[str, str] | None = None, retry_after: float | None = None,
-                 violations: tuple[FieldViolation, ...] = ()) -> None:
+                 violations: tuple[FieldViolation, ...] = (), request_id: str = "") -> None:
         super().__init__(message)
         self.message = message
         self.code = code
@@ -43,6 +44,7 @@ class Error(Exception):
         self.metadata = metadata or {}
         self.retry_after = retry_after
         self.violations = violations
+        self.request_id = request_id
 
     def _reword(self, message: str) -> None:
         """Replaces the message."""
@@ -51,7 +53,9 @@ class Error(Exception):
 
     def __str__(self) -> str:
         reason = f", {self.reason}" if self.reason not in ("", self.code.name) else ""
-        return f"{self.message} [{self.code.name}{reason}]"
+        mistake = self.code in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.NOT_FOUND)  # the message says it all
+        request = f", request {self.request_id}" if self.request_id and not mistake else ""
+        return f"{self.message} [{self.code.name}{reason}{request}]"
 
 
 class InvalidArgument(Error, ValueError):
@@ -199,6 +203,8 @@ def _read_details(serialized: bytes) -> dict[str, Any]:
             elif kind == "google.rpc.RetryInfo":
                 delay = _proto.RetryInfo.FromString(detail.value).retry_delay
                 found["retry_after"] = max(0.0, delay.seconds + delay.nanos * 1e-9)
+            elif kind == "google.rpc.RequestInfo":
+                found["request_id"] = _proto.RequestInfo.FromString(detail.value).request_id
     except _proto.DecodeError:
         pass  # a proxy's own trailer: code and message still say what happened
     return found

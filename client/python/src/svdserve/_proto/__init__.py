@@ -79,6 +79,7 @@ RpcStatus = message_class("google.rpc.Status")
 BadRequest = message_class("google.rpc.BadRequest")
 ErrorInfo = message_class("google.rpc.ErrorInfo")
 RetryInfo = message_class("google.rpc.RetryInfo")
+RequestInfo = message_class("google.rpc.RequestInfo")
 
 DATA_TYPES = enum_numbers("svdserve.v1.DataType")
 MEMORY_ORDERS = enum_numbers("svdserve.v1.MemoryOrder")
