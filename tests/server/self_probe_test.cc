@@ -1,5 +1,5 @@
 // When the server counts as hung, and when not.
-#include "server/rpc/calls/self_probe.h"
+#include "server/rpc/self_probe.h"
 
 #include <gtest/gtest.h>
 

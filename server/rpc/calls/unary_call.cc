@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "server/respond/load_report.h"
 #include "server/rpc/calls/cut_off.h"
+#include "server/rpc/calls/load_report.h"
 
 namespace svdserve::server {
 namespace {

@@ -1,6 +1,6 @@
 // The server's load, told in the trailers of replies with matrices: for balancers that weigh servers by it.
-#ifndef SVDSERVE_SERVER_RESPOND_LOAD_REPORT_H_
-#define SVDSERVE_SERVER_RESPOND_LOAD_REPORT_H_
+#ifndef SVDSERVE_SERVER_RPC_CALLS_LOAD_REPORT_H_
+#define SVDSERVE_SERVER_RPC_CALLS_LOAD_REPORT_H_
 
 #include <atomic>
 #include <cstdint>
@@ -67,4 +67,4 @@ class LoadReport {
 };
 
 }  // namespace svdserve::server
-#endif  // SVDSERVE_SERVER_RESPOND_LOAD_REPORT_H_
+#endif  // SVDSERVE_SERVER_RPC_CALLS_LOAD_REPORT_H_

@@ -1,4 +1,4 @@
-#include "server/rpc/calls/self_probe.h"
+#include "server/rpc/self_probe.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,7 +1,7 @@
 // Whether the gRPC server answers. It asks itself for its own health, over a connection that never leaves the process.
 // Where every thread that serves calls is held up, no reply comes, while the HTTP port still works.
-#ifndef SVDSERVE_SERVER_RPC_CALLS_SELF_PROBE_H_
-#define SVDSERVE_SERVER_RPC_CALLS_SELF_PROBE_H_
+#ifndef SVDSERVE_SERVER_RPC_SELF_PROBE_H_
+#define SVDSERVE_SERVER_RPC_SELF_PROBE_H_
 
 #include <functional>
 #include <memory>
@@ -39,4 +39,4 @@ class SelfProbe {
 };
 
 }  // namespace svdserve::server
-#endif  // SVDSERVE_SERVER_RPC_CALLS_SELF_PROBE_H_
+#endif  // SVDSERVE_SERVER_RPC_SELF_PROBE_H_
