@@ -360,7 +360,7 @@ std::vector<Flag> connection_limit_flags() {
       auto_bytes_flag(
           "call-window-bytes", 64 * kKiB, 64 * kMiB, &C::call_window_bytes, kLimits,
           "bytes that a client may send before the server reads the message (HTTP/2's flow-control window). "
-          "The windows of all calls that wait for memory are bounded by an eighth of --max-inflight-bytes. "
+          "The windows of all calls that wait for memory are bounded by a quarter of --max-inflight-bytes. "
           "auto: 64KiB, with a GPU 2304KiB"),
       auto_bytes_flag(
           "memory-quota-bytes", 16 * kMiB, 1024 * kTiB, &C::memory_quota_bytes, kLimits,

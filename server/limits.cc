@@ -96,7 +96,7 @@ MemoryLimits resolve_memory(const Config& config, const Machine& machine, int gp
 
 int64_t MemoryLimits::max_waiting() const {
   constexpr int64_t kFewest = 16;
-  return std::max(max_inflight_bytes.value / 8 / call_window_bytes.value, kFewest);
+  return std::max(max_inflight_bytes.value / 4 / call_window_bytes.value, kFewest);
 }
 
 int64_t MemoryLimits::sum() const {

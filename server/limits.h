@@ -52,7 +52,7 @@ struct MemoryLimits {
   int64_t process_bytes = 0;  // what the program takes besides
 
   int64_t sum() const;
-  // How many calls may wait for memory: their windows are at most an eighth of max-inflight-bytes, but 16 may always.
+  // How many calls may wait for memory: their windows are at most a quarter of max-inflight-bytes, but 16 may always.
   int64_t max_waiting() const;
 };
 // gpus: how many devices of the server are GPUs.

@@ -52,15 +52,15 @@ TEST(Limits, FollowTheMachine) {
   }
 }
 
-TEST(Limits, WindowsOfWaitingCallsAreAnEighthOfTheInflightBytes) {
+TEST(Limits, WindowsOfWaitingCallsAreAQuarterOfTheInflightBytes) {
   EXPECT_EQ(limits_of(24 * kGiB, 0).call_window_bytes.value, 64 << 10);
-  EXPECT_EQ(limits_of(24 * kGiB, 0).max_waiting(), 6144);
-  EXPECT_EQ(limits_of(24 * kGiB, 0, {"--max-inflight-bytes=64MiB"}).max_waiting(), 128);
+  EXPECT_EQ(limits_of(24 * kGiB, 0).max_waiting(), 12288);
+  EXPECT_EQ(limits_of(24 * kGiB, 0, {"--max-inflight-bytes=64MiB"}).max_waiting(), 256);
   // At least some, whatever is given.
   EXPECT_EQ(limits_of(24 * kGiB, 0, {"--max-inflight-bytes=64MiB", "--call-window-bytes=64MiB"}).max_waiting(), 16);
   EXPECT_EQ(limits_of(128 * kGiB, 1).call_window_bytes.value, 2304 << 10);
-  EXPECT_EQ(limits_of(128 * kGiB, 1).max_waiting(), 227);
-  EXPECT_EQ(limits_of(128 * kGiB, 1, {"--call-window-bytes=64KiB"}).max_waiting(), 8192);
+  EXPECT_EQ(limits_of(128 * kGiB, 1).max_waiting(), 455);
+  EXPECT_EQ(limits_of(128 * kGiB, 1, {"--call-window-bytes=64KiB"}).max_waiting(), 16384);
 }
 
 TEST(Limits, TogetherStayBelowTheMemory) {
