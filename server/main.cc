@@ -1,4 +1,5 @@
 // Wiring and shutdown, nothing else.
+#include <fcntl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -46,6 +47,16 @@ namespace svdserve::server {
 namespace {
 
 constexpr int kExitFailed = 1, kExitUsage = 2, kExitDeviceLost = 3;
+
+// A parent may have closed descriptors 0 to 2. The next file or socket would take their numbers, and log lines would go
+// there.
+void keep_standard_descriptors() {
+  for (int fd = open("/dev/null", O_RDWR); fd >= 0; fd = dup(fd)) {
+    if (fd <= STDERR_FILENO) continue;
+    close(fd);
+    return;
+  }
+}
 
 // As many descriptors as the system lets the process have: each connection needs one, and the usual limit is 1024.
 void raise_descriptor_limit() {
@@ -487,6 +498,7 @@ void restart_with_faster_blas(char** argv) {
 
 int main(int argc, char** argv) {
   using namespace svdserve::server;
+  keep_standard_descriptors();
   restart_with_faster_blas(argv);
   auto start_failures = std::make_unique<PlainStartFailures>();
   keep_heap_warm();

@@ -47,11 +47,12 @@ bool parse_certificates(const std::string& pem, std::vector<X509Pointer>* out) {
   return at_end && !out->empty();
 }
 
-absl::Time expiry_of(const X509* certificate) {
+absl::Time time_of(const ASN1_TIME* time, absl::Time otherwise) {
   std::tm broken_down{};
-  if (ASN1_TIME_to_tm(X509_get0_notAfter(certificate), &broken_down) != 1) return absl::InfinitePast();
+  if (ASN1_TIME_to_tm(time, &broken_down) != 1) return otherwise;
   return absl::FromTimeT(timegm(&broken_down));
 }
+absl::Time expiry_of(const X509* certificate) { return time_of(X509_get0_notAfter(certificate), absl::InfinitePast()); }
 
 // As gRPC will do it, so that nothing it cannot use passes.
 std::string check_pair(const std::vector<X509Pointer>& chain, EVP_PKEY* key) {
@@ -98,6 +99,8 @@ std::string check_tls_texts(TlsTexts* texts) {
   for (const X509Pointer& one : chain) {
     texts->certificate_expiry = std::min(texts->certificate_expiry, expiry_of(one.get()));
   }
+  texts->own_begin = time_of(X509_get0_notBefore(chain.front().get()), absl::InfiniteFuture());
+  texts->own_expiry = expiry_of(chain.front().get());
   texts->client_ca_expiry = absl::InfiniteFuture();
   if (texts->client_ca.empty()) return "";
   if (!parse_certificates(texts->client_ca, &roots)) return "--tls-client-ca cannot be parsed as PEM";
@@ -115,8 +118,9 @@ TlsFiles::Reload TlsFiles::reload(absl::Time now, std::string* why) {
   const std::shared_ptr<const TlsTexts> in_use = current();
   if (why->empty() && read.same_files(*in_use)) return Reload::kUnchanged;
   if (why->empty()) *why = check_tls_texts(&read);
-  if (why->empty() && read.certificate_expiry <= now && in_use->certificate_expiry > now) {
-    *why = "--tls-cert has expired, and the certificate in use has not";
+  if (why->empty() && in_use->own_expiry > now) {
+    if (read.own_expiry <= now) *why = "--tls-cert has expired, and the certificate in use has not";
+    if (read.own_begin > now) *why = "--tls-cert is not valid yet, and the certificate in use is";
   }
   if (!why->empty()) return Reload::kRejected;
   MutexLock lock(&mu_);

@@ -21,6 +21,8 @@ struct TlsPaths {
 
 struct TlsTexts {
   std::string certificate, key, client_ca;  // PEM
+  // When the server's own certificate begins to be valid, and when it ends.
+  absl::Time own_begin = absl::InfinitePast(), own_expiry = absl::InfiniteFuture();
   // The first moment at which a certificate of the server's chain is not valid any more. For roots it is the last one:
   // from then on no client's certificate is valid. InfiniteFuture without roots.
   absl::Time certificate_expiry = absl::InfiniteFuture();

@@ -31,6 +31,11 @@ class TlsTest : public ::testing::Test {
       root later; new server2; sign server2; new expired
       openssl x509 -req -in expired.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days -1 -out expired.pem 2>/dev/null
       openssl x509 -req -in server.csr -CA ca.pem -CAkey ca.key -days -1 -out past.pem -extfile san 2>/dev/null
+      mkdir issued; touch issued/index; echo 01 > issued/serial
+      printf '[ca]\ndefault_ca=d\n[d]\ndatabase=issued/index\nserial=issued/serial\nnew_certs_dir=issued\n' > ca.conf
+      printf 'default_md=sha256\npolicy=p\n[p]\ncommonName=optional\n' >> ca.conf
+      openssl ca -batch -notext -config ca.conf -cert ca.pem -keyfile ca.key -in server.csr -out future.pem \
+        -startdate 20490101000000Z -enddate 20500101000000Z -extfile san 2>/dev/null
       openssl x509 -req -in client.csr -CA later.pem -CAkey later.key -CAcreateserial -days 2 -out client2.pem 2>/dev/null
       cp client.key client2.key; cat ca.pem later.pem > both.pem)";
     const ProgramResult result = run_program({"/bin/bash", "-c", script, directory_});
@@ -196,7 +201,8 @@ TEST_F(TlsRotationTest, WrongFilesLeaveTheOldOnesInUse) {
                   {"san", "key.pem", "--tls-key cannot be parsed as PEM"},
                   {"san", "cert.pem", "--tls-cert cannot be parsed as PEM"},
                   {"san", "roots.pem", "--tls-client-ca cannot be parsed as PEM"},
-                  {"past.pem", "cert.pem", "--tls-cert has expired, and the certificate in use has not"}};
+                  {"past.pem", "cert.pem", "--tls-cert has expired, and the certificate in use has not"},
+                  {"future.pem", "cert.pem", "--tls-cert is not valid yet, and the certificate in use is"}};
   for (const auto& mistake : mistakes) {
     install("server", "ca.pem");
     put(mistake.from, mistake.to);

@@ -73,10 +73,17 @@ Result<bool> is_serving(grpc::ByteBuffer& reply) {
 Result<bool> healthy(Core& core, const std::string& service, const CallOptions& options) {
   const Deadline deadline = deadline_after(options.timeout, Clock::now());
   Result<bool> any = false;
-  for (size_t replica = 0; replica < core.replicas().size(); ++replica) {
+  const size_t servers = core.replicas().size();
+  for (size_t replica = 0; replica < servers; ++replica) {
     grpc::ByteBuffer reply;
-    Status s = core.attempt(core.replicas().stub(replica), kHealthCheck, health_request(service), options.stop,
-                            deadline, &reply);
+    // A stopped server takes its share of the time, and leaves the others theirs.
+    Deadline share = deadline;
+    if (share) {
+      const auto now = Clock::now();
+      share = now + (*deadline - now) / static_cast<int64_t>(servers - replica);
+    }
+    Status s =
+        core.attempt(core.replicas().stub(replica), kHealthCheck, health_request(service), options.stop, share, &reply);
     Result<bool> one = s.ok() ? is_serving(reply) : Result<bool>(std::move(s));
     if (one.ok() && *one) return one;
     if (replica == 0 || one.ok()) any = std::move(one);

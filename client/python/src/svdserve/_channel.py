@@ -271,6 +271,11 @@ class Deadline:
         """Seconds left, below zero when it is over; None without a timeout."""
         return None if self._end is None else self._end - time.monotonic()
 
+    def share(self, of: int) -> float | None:
+        """An even share of what remaining() says, for each of `of` calls in turn."""
+        remaining = self.remaining()
+        return None if remaining is None else remaining / of
+
     def remaining(self) -> float | None:
         """Seconds left for another call; None without a timeout. Raises DeadlineExceeded when there are none."""
         left = self.left()
@@ -301,10 +306,14 @@ def best_health(answers: Iterable[str | Error]) -> str:
 
     Raises the first error if there is nothing else.
     """
-    seen = list(answers)
+    seen: list[str | Error] = []
+    for answer in answers:
+        if answer == "SERVING":
+            return answer  # the others need not be asked
+        seen.append(answer)
     states = [answer for answer in seen if isinstance(answer, str)]
     if states:
-        return "SERVING" if "SERVING" in states else states[0]
+        return states[0]
     assert isinstance(seen[0], Error)
     raise seen[0]
 

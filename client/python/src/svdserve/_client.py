@@ -843,16 +843,18 @@ class Client:
         that the server does not have.
         """
         request, deadline = _proto.HealthCheckRequest(service=service), Deadline(timeout)
+        servers = len(self._settings.addresses)
         self._require_open()
 
+        # A stopped server takes its share of the time, and leaves the others theirs.
         def ask(replica: int) -> str | Error:
             try:
-                reply = self._connections.stub(replica).health_check(request, timeout=deadline.remaining())
+                reply = self._connections.stub(replica).health_check(request, timeout=deadline.share(servers - replica))
                 return health_name(there(reply).status)
             except grpc.RpcError as error:
                 return from_rpc_error(error, self._closed.is_set(), self._settings.addresses[replica])
 
-        return best_health(ask(replica) for replica in range(len(self._settings.addresses)))
+        return best_health(ask(replica) for replica in range(servers))
 
     def close(self) -> None:
         """Ends the connection. Calls under way raise Cancelled. Closing twice is harmless."""

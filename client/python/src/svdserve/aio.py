@@ -71,16 +71,23 @@ class AsyncClient(AsyncVerbs):
     async def health(self, service: str = "", *, timeout: float | None = None) -> str:
         """State of the server, or of one service of it, as Client.health."""
         request, deadline = _proto.HealthCheckRequest(service=service), Deadline(timeout)
+        servers = len(self._settings.addresses)
         self._require_open()
 
         async def ask(replica: int) -> str | Error:
             try:
-                reply = await self._connections.stub(replica).health_check(request, timeout=deadline.remaining())
+                share = deadline.share(servers - replica)
+                reply = await self._connections.stub(replica).health_check(request, timeout=share)
                 return health_name(reply.status)
             except grpc.aio.AioRpcError as error:
                 return from_rpc_error(error, self._closed, self._settings.addresses[replica])
 
-        return best_health([await ask(replica) for replica in range(len(self._settings.addresses))])
+        answers: list[str | Error] = []
+        for replica in range(servers):
+            answers.append(await ask(replica))
+            if answers[-1] == "SERVING":
+                break
+        return best_health(answers)
 
     async def close(self) -> None:
         """Ends the connection. Calls under way raise Cancelled. Closing twice is harmless."""
