@@ -18,6 +18,7 @@ from replicas import Fleet, name_server, wait_until
 
 import svdserve
 from svdserve import _proto
+from svdserve._channel import Deadline, best_health
 from svdserve._replicas import Rotation, Route
 
 EXHAUSTED, UNAVAILABLE = grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.UNAVAILABLE
@@ -185,6 +186,17 @@ def test_one_that_serves_is_health_enough(address):
         assert client.health(timeout=60) == "SERVING"
     with svdserve.Client([gone, gone]) as client, pytest.raises(svdserve.Unavailable, match=gone):
         client.health(timeout=60)
+
+
+def test_health_asks_in_turn_and_each_has_its_share_of_the_time():
+    def answers():
+        yield svdserve.Unavailable("it is gone")
+        yield "SERVING"
+        raise AssertionError("one that serves is enough")
+
+    assert best_health(answers()) == "SERVING"
+    assert 0 < Deadline(30).share(3) <= 10
+    assert Deadline(None).share(3) is None
 
 
 @pytest.mark.parametrize("address, error", [
