@@ -234,11 +234,15 @@ TEST_F(RingFaultsTest, WithoutAMemberItFails) {
 
 TEST_F(RingFaultsTest, ACancelIsObeyedWhileAMemberHangs) {
   for (const int64_t at : moments(5, 3)) {
+    SCOPED_TRACE(testing::Message() << "call " << at << " of " << calls_);
     faults.begin(Fault::kCancel, {at});
     LargeControl control;
     control.cancel = &faults.cancel;
-    EXPECT_EQ(run_large(Engine(kMembers, kWidth, kDeadline), plan_, a_, {}, control).outcome.status,
-              LargeStatus::kCancelled);
+    const LargeResult result = run_large(Engine(kMembers, kWidth, kDeadline), plan_, a_, {}, control);
+    // Times decide how often counters are read, by less than 100 calls. So the last moments may never come.
+    const bool came = faults.calls() > at;
+    EXPECT_EQ(result.outcome.status, came ? LargeStatus::kCancelled : LargeStatus::kOk);
+    EXPECT_TRUE(came || at > calls_ / 2);
     faults.release();
     EXPECT_EQ(faults.alive, 0);
   }
