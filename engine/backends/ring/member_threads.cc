@@ -150,7 +150,7 @@ class MemberRun {
         add(static_cast<int>(m), error, failures);
       }
     }
-    // A member that waits for the cancel's end may have become late before anybody looked.
+    // A cancel may have come between the last look and a member that became late.
     if (!cancelled_ && !failures.empty() && is_cancelled_) cancelled_ = is_cancelled_();
     if (cancelled_) throw large::LargeStop{LargeStatus::kCancelled, "cancelled"};
     return failures;
