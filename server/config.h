@@ -81,6 +81,9 @@ struct Config {
   // life
   absl::Duration drain_delay;
   absl::Duration drain_timeout;
+  std::string checkpoint_dir;  // empty: no large matrix survives the server
+  std::optional<int64_t> checkpoint_bytes;
+  absl::Duration checkpoint_keep;
   // log
   LogLevel log_level = LogLevel::kInfo;
   LogFormat log_format = LogFormat::kLogfmt;

@@ -33,8 +33,9 @@ enum class Reason : uint8_t {
   kNonFinite,            // INVALID_ARGUMENT: an element of a factor is infinite or no number
   kRankDeficient,        // INVALID_ARGUMENT: a hyperbolic factor does not have full column rank
   kDeviceFault,          // INTERNAL: every device that tried it failed; UNAVAILABLE: no healthy one is left
+  kResumeUnknown,        // NOT_FOUND: a token of no matrix that this server can go on with
 };
-inline constexpr int kReasons = static_cast<int>(Reason::kDeviceFault) + 1;
+inline constexpr int kReasons = static_cast<int>(Reason::kResumeUnknown) + 1;
 
 constexpr const char* name(Reason r) {
   switch (r) {
@@ -80,6 +81,8 @@ constexpr const char* name(Reason r) {
       return "RANK_DEFICIENT";
     case Reason::kDeviceFault:
       return "DEVICE_FAULT";
+    case Reason::kResumeUnknown:
+      return "RESUME_UNKNOWN";
   }
   return "";
 }

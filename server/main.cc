@@ -29,6 +29,7 @@
 #include "server/base/machine.h"
 #include "server/base/small_file.h"
 #include "server/base/stop_signals.h"
+#include "server/checkpoint/checkpoint_store.h"
 #include "server/config.h"
 #include "server/device/cuda_device.h"
 #include "server/device/large/make_large_devices.h"
@@ -188,6 +189,20 @@ LargeLimits large_options(const Config& config, const MemoryLimits& limits) {
   return options;
 }
 
+// Null, with nothing in *error: no directory was given.
+std::unique_ptr<CheckpointStore> open_checkpoints(const Config& config, const MemoryLimits& limits, Clock* clock,
+                                                  Recorder* recorder, std::string* error) {
+  if (config.checkpoint_dir.empty()) return nullptr;
+  CheckpointOptions options;
+  options.directory = config.checkpoint_dir;
+  options.max_bytes = config.checkpoint_bytes.value_or(limits.max_large_bytes.value);
+  options.keep = config.checkpoint_keep;
+  std::string why;
+  auto store = CheckpointStore::open(options, clock, recorder, &why);
+  if (store == nullptr) *error = "--checkpoint-dir=" + config.checkpoint_dir + ": " + why;
+  return store;
+}
+
 DeviceReading reading_of(const DeviceState& state) {
   DeviceReading out;
   out.name = state.info.name;
@@ -231,6 +246,8 @@ GaugeReadings readings(const Pipeline& pipeline, const LargePipeline& factors, c
   out.factors = large.inflight_requests;
   out.factor_bytes = large.inflight_bytes;
   out.factor_bytes_limit = factors.options().max_bytes;
+  out.checkpoints = large.checkpoints;
+  out.checkpoint_bytes = large.checkpoint_bytes;
   out.waiting_factors = large.load.waiting;
   out.running_factors = large.load.running;
   return out;
@@ -343,10 +360,12 @@ bool start(const Config& config, RpcOptions rpc_options, const std::optional<Lis
   MadeLargeDevices factors = make_large_devices(infos, static_cast<int>(workers.large_threads.value));
   for (const std::string& refusal : factors.refusals) log_info("device_refused", {{"reason", refusal}});
   warn_of_small_large_bytes(*factors.devices.back().engine, limits.max_large_bytes.value);
+  std::string error;
+  auto checkpoints = open_checkpoints(config, limits, server->clock.get(), &server->recorder, &error);
+  if (!error.empty()) return start_failed(error);
   server->factors =
       std::make_unique<LargePipeline>(large_options(config, limits), std::move(factors.devices), server->clock.get(),
-                                      &server->recorder, server->pipeline->device_monitor());
-  std::string error;
+                                      &server->recorder, server->pipeline->device_monitor(), std::move(checkpoints));
   server->rpc = RpcServer::start(rpc_options, server->pipeline.get(), server->factors.get(), server->clock.get(),
                                  &server->recorder, server->memory.get(), &error);
   if (server->rpc == nullptr) return start_failed(error);

@@ -83,10 +83,6 @@ bool is_loopback_v4(const in_addr& address) { return ntohl(address.s_addr) >> 24
 
 }  // namespace
 
-Descriptor::~Descriptor() {
-  if (fd_ >= 0) close(fd_);
-}
-
 ListeningSockets::~ListeningSockets() {
   if (!sockets_.empty() && !path_.empty()) unlink(path_.c_str());
 }

@@ -6,30 +6,11 @@
 
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "server/base/descriptor.h"
+
 namespace svdserve::server {
-
-// Owns a file descriptor; -1: none. Move-only.
-class Descriptor {
- public:
-  Descriptor() = default;
-  explicit Descriptor(int fd) : fd_(fd) {}
-  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~Descriptor();
-
-  int get() const { return fd_; }
-  int release() { return std::exchange(fd_, -1); }
-  explicit operator bool() const { return fd_ >= 0; }
-
- private:
-  int fd_ = -1;
-};
 
 // An address of the configuration and what it was resolved to. The addresses that are checked are bound: nothing is
 // resolved again.

@@ -8,7 +8,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "server/base/listening_socket.h"
+#include "server/base/descriptor.h"
 
 namespace svdserve::server {
 namespace {

@@ -53,6 +53,26 @@ Error stalled(const char* missing, absl::Duration timeout) {
           {}};
 }
 
+// No token, one of another server, of another owner, or of files that are gone.
+Error unknown_token() {
+  return {absl::StatusCode::kNotFound,
+          Reason::kResumeUnknown,
+          "is no matrix that this server can go on with; send open without it, and the matrix again",
+          "open.resume",
+          {}};
+}
+
+Error resumed_elsewhere() {
+  return {absl::StatusCode::kCancelled, Reason::kCancelled, "another call has resumed this matrix", "", {}};
+}
+
+// Whether the caller may come back for it: the call was cut off, or the server cannot go on with it.
+bool may_be_resumed(const Error& error) {
+  using absl::StatusCode;
+  return error.code == StatusCode::kCancelled || error.code == StatusCode::kUnavailable ||
+         error.code == StatusCode::kDeadlineExceeded || error.code == StatusCode::kResourceExhausted;
+}
+
 bool has_results(const LargeOutcome& outcome) {
   return outcome.status == LargeStatus::kOk || outcome.status == LargeStatus::kNotConverged;
 }
@@ -78,8 +98,11 @@ absl::Duration longest_silence(const LargePlan& plan) {
 
 }  // namespace
 
-LargeJob::LargeJob(const LargeStages* stages, Peer peer, Act act)
-    : stages_(stages), peer_(std::move(peer)), act_(std::make_shared<const Act>(std::move(act))) {
+LargeJob::LargeJob(const LargeStages* stages, Peer peer, std::string owner, Act act)
+    : stages_(stages),
+      peer_(std::move(peer)),
+      owner_(std::move(owner)),
+      act_(std::make_shared<const Act>(std::move(act))) {
   MutexLock lock(&mu_);
   labels_.rpc = Rpc::kDecomposeLarge;
   labels_.shape = ShapeBucket::kFactor;
@@ -103,6 +126,8 @@ LargeNext LargeJob::opened() {
 
 LargeNext LargeJob::on_open(const LargeOpen& open) {
   LargeNext next;
+  Checkpoint claimed;
+  Error unclaimed = open.resume.empty() ? Error{} : claim(open, &claimed);
   MutexLock lock(&mu_);
   reading_ = false;
   if (state_ == State::kEnded) return next;
@@ -112,16 +137,26 @@ LargeNext LargeJob::on_open(const LargeOpen& open) {
     end(unexpected("open", "open was sent before"), &next);
     return next;
   }
+  checkpoint_ = std::move(claimed);
+  if (!unclaimed.ok()) {
+    end(std::move(unclaimed), &next);
+    return next;
+  }
   AdmittedLarge admitted;
   if (Error error = admit_large(*stages_, peer_, open, &admitted); !error.ok()) {
     end(std::move(error), &next);
     return next;
   }
   matrix_ = std::move(admitted);
-  state_ = State::kUploading;
   accepted_ = stages_->clock->now();
-  upload_.restart(accepted_);
   acceptance_due_ = true;
+  if (checkpoint_) {
+    resume();
+  } else {
+    begin_checkpoint(open);
+    state_ = State::kUploading;
+    upload_.restart(accepted_);
+  }
   next.read = reading_ = true;
   pump(&next);
   return next;
@@ -215,12 +250,22 @@ Error LargeJob::commit() {
   if (!matrix_.received->complete())
     return incomplete(*matrix_.received, static_cast<int64_t>(matrix_.plan.operand_bytes()));
   committed_ = stages_->clock->now();
-  progress_due_ = true;
   stages_->recorder->large_phase_took(LargePhase::kUpload, committed_ - accepted_);
+  saving_ = static_cast<bool>(checkpoint_);
+  progress_due_ = !saving_;
+  if (saving_) {
+    save_operand(checkpoint_, matrix_.memory, [job = weak_from_this()](bool ok) {
+      if (const auto self = job.lock()) self->on_saved(ok);
+    });
+  }
+  keep_results();
+  return enqueue(LargeRunner::Position::kLast) ? Error{} : no_device();
+}
+
+void LargeJob::keep_results() {
   Reservation results;
   results_kept_ = stages_->admission->keep(result_bytes(), &matrix_.place, &results);
   if (results_kept_) matrix_.memory->hold(std::move(results));
-  return enqueue(LargeRunner::Position::kLast) ? Error{} : no_device();
 }
 
 int64_t LargeJob::result_bytes() const {
@@ -255,6 +300,89 @@ LargeNext LargeJob::on_reads_closed() {
     end(incomplete(*matrix_.received, static_cast<int64_t>(matrix_.plan.operand_bytes())), &next);
   }
   return next;
+}
+
+// --- its files ----------------------------------------------------------------------------------
+
+Error LargeJob::claim(const LargeOpen& open, Checkpoint* claimed) {
+  using Claim = CheckpointStore::Claim;
+  const auto taken = [job = weak_from_this()] {
+    if (const auto self = job.lock()) self->abandon(resumed_elsewhere());
+  };
+  const Claim claim = stages_->checkpoints == nullptr
+                          ? Claim::kUnknown
+                          : stages_->checkpoints->claim(open.resume, owner_, describe(open), taken, claimed);
+  if (claim == Claim::kUnknown) return unknown_token();
+  if (claim == Claim::kDiffers) {
+    return {absl::StatusCode::kInvalidArgument,
+            Reason::kInvalidField,
+            "names a matrix of another size, problem or options; send open as it was then",
+            "open.resume",
+            {}};
+  }
+  return {};
+}
+
+void LargeJob::begin_checkpoint(const LargeOpen& open) {
+  if (stages_->checkpoints == nullptr) return;
+  checkpoint_ = stages_->checkpoints->begin(owner_, describe(open), operand_and_result_bytes(matrix_.plan),
+                                            [job = weak_from_this()] {
+                                              if (const auto self = job.lock()) self->abandon(resumed_elsewhere());
+                                            });
+}
+
+void LargeJob::on_saved(bool ok) {
+  act_on([&](LargeNext* next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    saving_ = false;
+    progress_due_ = true;
+    if (!ok) checkpoint_ = {};
+    pump(next);
+  });
+}
+
+void LargeJob::resume() {
+  state_ = State::kLoading;
+  committed_ = queued_ = taken_ = accepted_;
+  progress_due_ = true;
+  stages_->recorder->large_resumed();
+  keep_results();
+  std::optional<ComputedLarge> computed;
+  if (results_kept_ && checkpoint_.has(CheckpointPart::kResults) && matrix_.memory->map_results(matrix_.plan)) {
+    computed = computed_of(checkpoint_.header(CheckpointPart::kResults));
+  }
+  if (computed) {
+    load_results(checkpoint_, matrix_.memory, [job = weak_from_this(), computed = *computed](bool ok) {
+      if (const auto self = job.lock()) self->on_results_loaded(ok, computed);
+    });
+  } else {
+    load_operand(checkpoint_, matrix_.memory, [job = weak_from_this()](bool ok) {
+      if (const auto self = job.lock()) self->on_operand_loaded(ok);
+    });
+  }
+}
+
+void LargeJob::on_operand_loaded(bool ok) {
+  act_on([&](LargeNext* next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (state_ != State::kLoading) return;
+    if (!ok) {
+      end(unknown_token(), next);
+    } else if (!enqueue(LargeRunner::Position::kLast)) {
+      end(no_device(), next);
+    }
+  });
+}
+
+void LargeJob::on_results_loaded(bool ok, ComputedLarge computed) {
+  act_on([&](LargeNext* next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (state_ != State::kLoading) return;
+    if (ok) {
+      start_sending(std::move(computed), next);
+      return;
+    }
+    load_operand(checkpoint_, matrix_.memory, [job = weak_from_this()](bool loaded) {
+      if (const auto self = job.lock()) self->on_operand_loaded(loaded);
+    });
+  });
 }
 
 // --- the computation, on the device's thread ----------------------------------------------------
@@ -323,17 +451,11 @@ void LargeJob::on_progress(const LargeProgress& progress) {
 void LargeJob::on_outcome(LargeOutcome outcome) {
   act_on([&](LargeNext* next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     if (state_ != State::kComputing) return;
-    computed_ = stages_->clock->now();
     if (has_results(outcome)) {
-      stages_->recorder->large_phase_took(LargePhase::kCompute, computed_ - taken_);
+      const absl::Duration compute = stages_->clock->now() - taken_;
+      stages_->recorder->large_phase_took(LargePhase::kCompute, compute);
       stages_->recorder->large_computed(outcome);
-      outcome_ = std::move(outcome);
-      matrix_.place = {};
-      results_ = ResultChunks(matrix_.memory->take_results());
-      next->done_with.push_back(std::move(matrix_.memory));
-      state_ = State::kSending;
-      download_.restart(computed_);
-      pump(next);
+      start_sending({std::move(outcome), stages_->runner->device(device_).name, compute}, next);
       return;
     }
     const std::string& device = stages_->runner->device(device_).name;
@@ -349,6 +471,19 @@ void LargeJob::on_outcome(LargeOutcome outcome) {
     }
     end(error_of(outcome, device), next);
   });
+}
+
+void LargeJob::start_sending(ComputedLarge computed, LargeNext* next) {
+  done_ = stages_->clock->now();
+  computed_ = std::move(computed);
+  matrix_.place = {};
+  std::deque<std::shared_ptr<const ResultPiece>> pieces = matrix_.memory->take_results();
+  if (checkpoint_ && !checkpoint_.has(CheckpointPart::kResults)) save_results(checkpoint_, computed_, pieces);
+  results_ = ResultChunks(std::move(pieces));
+  next->done_with.push_back(std::move(matrix_.memory));
+  state_ = State::kSending;
+  download_.restart(done_);
+  pump(next);
 }
 
 bool LargeJob::try_elsewhere(bool device_lost, LargeNext* next) {
@@ -374,11 +509,12 @@ void LargeJob::pump(LargeNext* next) {
 std::optional<LargeReply> LargeJob::next_reply() {
   if (std::exchange(acceptance_due_, false)) {
     const auto operand = static_cast<int64_t>(matrix_.plan.operand_bytes());
-    return LargeAccepted{stages_->options->chunk_bytes, operand, result_bytes(), matrix_.candidates};
+    return LargeAccepted{stages_->options->chunk_bytes, operand, result_bytes(), matrix_.candidates,
+                         checkpoint_ ? checkpoint_.token() : ""};
   }
-  if (state_ == State::kQueued || state_ == State::kComputing) {
+  if (state_ == State::kLoading || state_ == State::kQueued || state_ == State::kComputing) {
     if (!std::exchange(progress_due_, false)) return std::nullopt;
-    return LargeProgressReport{state_ == State::kQueued, progress_, stages_->clock->now() - accepted_};
+    return LargeProgressReport{state_ != State::kComputing, progress_, stages_->clock->now() - accepted_};
   }
   if (state_ != State::kSending) return std::nullopt;
   if (std::optional<LargeResultChunk> chunk = results_.next(static_cast<size_t>(stages_->options->chunk_bytes))) {
@@ -390,13 +526,13 @@ std::optional<LargeReply> LargeJob::next_reply() {
 }
 
 LargeSummary LargeJob::summarize() {
-  const absl::Duration download = stages_->clock->now() - computed_;
+  const absl::Duration download = stages_->clock->now() - done_;
   stages_->recorder->large_phase_took(LargePhase::kDownload, download);
   LargeSummary summary;
   summary.plan = matrix_.plan;
-  summary.outcome = outcome_;
-  summary.device = stages_->runner->device(device_).name;
-  summary.timing = {committed_ - accepted_, taken_ - committed_, computed_ - taken_, download};
+  summary.outcome = computed_.outcome;
+  summary.device = computed_.device;
+  summary.timing = {committed_ - accepted_, taken_ - committed_, computed_.compute, download};
   return summary;
 }
 
@@ -429,8 +565,8 @@ void LargeJob::tick() {
     } else if (state_ == State::kUploading && upload_.too_slow(now, timeout)) {
       const bool complete = matrix_.received->complete();
       end(stalled(complete ? "sent no commit" : "sent less than 1 MiB of the operand", timeout), next);
-    } else if (state_ == State::kQueued || state_ == State::kComputing) {
-      progress_due_ = true;
+    } else if (state_ == State::kLoading || state_ == State::kQueued || state_ == State::kComputing) {
+      progress_due_ = !saving_;
       pump(next);
     }
   });
@@ -466,6 +602,8 @@ void LargeJob::end(Error error, LargeNext* next) {
   results_.drop(&next->done_with);
   matrix_.place = {};
   matrix_.request = {};
+  if (checkpoint_ && !may_be_resumed(ending_)) checkpoint_.drop();
+  checkpoint_ = {};
   stages_->recorder->request_finished(labels_, ending_.code);
   if (!ending_.ok()) stages_->recorder->large_failed(ending_.reason);
   if (!writing_) finish(next);

@@ -19,6 +19,7 @@
 #include "server/device/device_monitor.h"
 #include "server/device/large/large_runner.h"
 #include "server/large/admission.h"
+#include "server/large/large_checkpoint.h"
 #include "server/large/large_memory.h"
 #include "server/large/large_request.h"
 #include "server/large/large_stages.h"
@@ -39,16 +40,19 @@ namespace svdserve::server {
 //      of it, never old.
 //   4. When a call ends, its memory is let go at once; the device keeps its share until it has obeyed the cancel flag,
 //      the transport the pieces of which it has bytes.
-//   5. Nobody is called under the job's lock but the admission, the runner, the recorder and LargeStages::forget().
+//   5. Nobody is called under the job's lock but the admission, the runner, the recorder, the job's own checkpoint and
+//      LargeStages::forget().
 //   6. A matrix that waits in the queue has reserved its operand, and its results where there was room at commit. All
 //      else is reserved by the runner when a device takes it, and goes back when that device fails it.
+//   7. The first progress after commit says that the matrix can be resumed, where a token was given: its operand is on
+//      disk then. Computing does not wait for the disk.
 class LargeJob final : public LargeTask, public std::enable_shared_from_this<LargeJob> {
  public:
   // Does what a LargeNext says that no event of the wire has led to. Kept until the call ends.
   using Act = std::function<void(LargeNext)>;
 
-  // `peer`: who has called.
-  LargeJob(const LargeStages* stages, Peer peer, Act act);
+  // `peer`: who has called. `owner`: who may resume it.
+  LargeJob(const LargeStages* stages, Peer peer, std::string owner, Act act);
 
   const Peer& peer() const { return peer_; }
 
@@ -77,8 +81,19 @@ class LargeJob final : public LargeTask, public std::enable_shared_from_this<Lar
   void on_no_device() override;
 
  private:
-  enum class State { kOpening, kUploading, kQueued, kComputing, kSending, kEnded };
+  // kLoading: of a matrix that is resumed. Its operand or its results come from the disk.
+  enum class State { kOpening, kUploading, kLoading, kQueued, kComputing, kSending, kEnded };
 
+  // Takes over the files of a matrix that is resumed. Not under the lock: the call that had them is told.
+  Error claim(const LargeOpen& open, Checkpoint* claimed);
+  void begin_checkpoint(const LargeOpen& open) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void on_saved(bool ok);
+  void resume() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void on_operand_loaded(bool ok);
+  void on_results_loaded(bool ok, ComputedLarge computed);
+  // Reserves room for the results where there is some.
+  void keep_results() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void start_sending(ComputedLarge computed, LargeNext* next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Error take_chunk(int64_t offset, size_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Error commit() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   int64_t result_bytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -104,6 +119,7 @@ class LargeJob final : public LargeTask, public std::enable_shared_from_this<Lar
 
   const LargeStages* const stages_;
   const Peer peer_;
+  const std::string owner_;
   std::atomic<bool> cancel_{false};
   mutable Mutex mu_;
   std::shared_ptr<const Act> act_ ABSL_GUARDED_BY(mu_);
@@ -114,6 +130,8 @@ class LargeJob final : public LargeTask, public std::enable_shared_from_this<Lar
   Error ending_ ABSL_GUARDED_BY(mu_);  // of kEnded
   RequestLabels labels_ ABSL_GUARDED_BY(mu_);
   AdmittedLarge matrix_ ABSL_GUARDED_BY(mu_);       // from kUploading on; its memory is null again from kSending on
+  Checkpoint checkpoint_ ABSL_GUARDED_BY(mu_);      // empty: it does not survive the server
+  bool saving_ ABSL_GUARDED_BY(mu_) = false;        // the operand, after commit: no progress until it is on disk
   bool results_kept_ ABSL_GUARDED_BY(mu_) = false;  // from commit on: their memory is reserved while it waits
   int device_ ABSL_GUARDED_BY(mu_) = 0;             // from kComputing on: the one that took it last
   int64_t lent_ ABSL_GUARDED_BY(mu_) = 0;           // bytes that were reserved for that device
@@ -121,15 +139,15 @@ class LargeJob final : public LargeTask, public std::enable_shared_from_this<Lar
   bool acceptance_due_ ABSL_GUARDED_BY(mu_) = false;
   bool progress_due_ ABSL_GUARDED_BY(mu_) = false;
   LargeProgress progress_ ABSL_GUARDED_BY(mu_);
-  LargeOutcome outcome_ ABSL_GUARDED_BY(mu_);  // from kSending on
-  ResultChunks results_ ABSL_GUARDED_BY(mu_);  // that are not sent yet; then the summary
+  ComputedLarge computed_ ABSL_GUARDED_BY(mu_);  // from kSending on
+  ResultChunks results_ ABSL_GUARDED_BY(mu_);    // that are not sent yet; then the summary
   bool summary_sent_ ABSL_GUARDED_BY(mu_) = false;
   int64_t writing_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // of a result, in the write that is on its way
   TransferPace upload_ ABSL_GUARDED_BY(mu_), download_ ABSL_GUARDED_BY(mu_);
   // When each was reached.
   absl::Time accepted_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
   absl::Time committed_ ABSL_GUARDED_BY(mu_), queued_ ABSL_GUARDED_BY(mu_), taken_ ABSL_GUARDED_BY(mu_),
-      computed_ ABSL_GUARDED_BY(mu_);
+      done_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace svdserve::server

@@ -5,6 +5,7 @@
 
 #include "server/admit/large_admission.h"
 #include "server/base/mutex.h"
+#include "server/checkpoint/checkpoint_store.h"
 #include "server/device/large/large_runner.h"
 #include "server/large/large_job.h"
 
@@ -19,11 +20,12 @@ Error draining(const char* message) {
 
 struct LargePipeline::Impl {
   Impl(const LargeLimits& o, std::vector<LargeDevice> devices, Clock* clock_arg, Recorder* recorder,
-       DeviceMonitor* monitor)
+       DeviceMonitor* monitor, std::unique_ptr<CheckpointStore> checkpoints_arg)
       : options(o),
         clock(clock_arg),
         admission({.max_bytes = o.max_bytes, .max_requests = o.max_requests, .peer_percent = o.peer_percent},
                   clock_arg),
+        checkpoints(std::move(checkpoints_arg)),
         runner(std::make_unique<LargeRunner>(
             std::move(devices), [this](int64_t bytes, Reservation* r) { return admission.reserve(bytes, r); })),
         alarm(clock_arg->make_alarm([this] { tick(); })) {
@@ -33,6 +35,8 @@ struct LargePipeline::Impl {
     stages.clock = clock_arg;
     stages.recorder = recorder;
     stages.monitor = monitor;
+    stages.checkpoints = checkpoints.get();
+    if (checkpoints != nullptr) alarm->set(clock->now() + kPeriod);
     stages.forget = [this](LargeJob* job) { forget(job); };
   }
 
@@ -66,8 +70,9 @@ struct LargePipeline::Impl {
     mark_lost_devices();
     for (const auto& job : alive_jobs()) job->tick();
     runner->retry();  // the transport may have let go of results
+    if (checkpoints != nullptr) checkpoints->remove_expired();
     MutexLock lock(&mu);
-    if (!jobs.empty()) alarm->set(clock->now() + kPeriod);
+    if (!jobs.empty() || checkpoints != nullptr) alarm->set(clock->now() + kPeriod);
     changed.signal_all();
   }
   void abandon_all(const Error& error) {
@@ -81,19 +86,22 @@ struct LargePipeline::Impl {
   Mutex mu;
   CondVar changed;  // a job has gone, or the time has
   std::unordered_map<LargeJob*, std::weak_ptr<LargeJob>> jobs ABSL_GUARDED_BY(mu);
+  // Its thread holds reservations of the admission for a while.
+  const std::unique_ptr<CheckpointStore> checkpoints;
   // Last: their threads use the others. The alarm uses the runner.
   std::unique_ptr<LargeRunner> runner;
   std::unique_ptr<Alarm> alarm;
 };
 
 LargePipeline::LargePipeline(const LargeLimits& options, std::vector<LargeDevice> devices, Clock* clock,
-                             Recorder* recorder, DeviceMonitor* monitor)
-    : impl_(std::make_unique<Impl>(options, std::move(devices), clock, recorder, monitor)) {}
+                             Recorder* recorder, DeviceMonitor* monitor, std::unique_ptr<CheckpointStore> checkpoints)
+    : impl_(std::make_unique<Impl>(options, std::move(devices), clock, recorder, monitor, std::move(checkpoints))) {}
 
 LargePipeline::~LargePipeline() { impl_->abandon_all(draining("the server has shut down")); }
 
-std::shared_ptr<LargeJob> LargePipeline::begin(Peer peer, std::function<void(LargeNext)> act) {
-  auto job = std::make_shared<LargeJob>(&impl_->stages, std::move(peer), std::move(act));
+std::shared_ptr<LargeJob> LargePipeline::begin(Peer peer, std::function<void(LargeNext)> act, std::string owner) {
+  if (owner.empty()) owner = peer;
+  auto job = std::make_shared<LargeJob>(&impl_->stages, std::move(peer), std::move(owner), std::move(act));
   impl_->add(job);
   return job;
 }
@@ -120,7 +128,9 @@ bool LargePipeline::drain(absl::Duration timeout) {
 LargeStats LargePipeline::stats() const {
   const Ledger::Usage usage = impl_->admission.usage();
   const LargeRunner::Loads loads = impl_->runner->loads();
-  LargeStats stats{usage.requests, usage.bytes, {loads.total.waiting, loads.total.running}, {}};
+  const CheckpointUsage files = impl_->checkpoints != nullptr ? impl_->checkpoints->usage() : CheckpointUsage{};
+  LargeStats stats{usage.requests, usage.bytes, {loads.total.waiting, loads.total.running}, {},
+                   files.matrices, files.bytes};
   for (int d = 0; d < impl_->runner->size(); ++d) {
     const LargeRunner::Load& load = loads.of_device[static_cast<size_t>(d)];
     stats.of_device[impl_->runner->device(d).name] = {load.waiting, load.running};

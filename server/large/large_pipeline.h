@@ -22,6 +22,7 @@ namespace svdserve::server {
 class DeviceMonitor;
 class LargeJob;
 struct LargeDevice;
+class CheckpointStore;
 
 struct LargeLoad {
   int64_t waiting = 0;  // in the queue
@@ -31,8 +32,9 @@ struct LargeLoad {
 struct LargeStats {
   int64_t inflight_requests = 0;  // in the ledger of large matrices
   int64_t inflight_bytes = 0;
-  LargeLoad load;                              // each matrix once
-  std::map<std::string, LargeLoad> of_device;  // by its name; waiting: those that this device may take
+  LargeLoad load;                                 // each matrix once
+  std::map<std::string, LargeLoad> of_device;     // by its name; waiting: those that this device may take
+  int64_t checkpoints = 0, checkpoint_bytes = 0;  // matrices with files, and room that is kept for these
 };
 
 // Thread-safe, all of it.
@@ -43,16 +45,17 @@ class LargePipeline {
 
   // `clock` and `recorder` outlive the pipeline. At least one device.
   // `monitor`, which may be null, knows the devices' health; it outlives the pipeline, too.
+  // `checkpoints`: files of matrices that survive the server, or null.
   LargePipeline(const LargeLimits& options, std::vector<LargeDevice> devices, Clock* clock, Recorder* recorder,
-                DeviceMonitor* monitor = nullptr);
+                DeviceMonitor* monitor = nullptr, std::unique_ptr<CheckpointStore> checkpoints = nullptr);
   // Gives up what is left, and returns when no device computes. Every LargeMemory must be gone before: they hold
   // reservations of this pipeline.
   ~LargePipeline();
   LargePipeline(const LargePipeline&) = delete;
   LargePipeline& operator=(const LargePipeline&) = delete;
 
-  // The job of a call that is opened now by `peer`; see LargeJob for `act`.
-  std::shared_ptr<LargeJob> begin(Peer peer, std::function<void(LargeNext)> act);
+  // The job of a call that is opened now by `peer`; see LargeJob for `act`. `owner`: who may resume it; empty: the peer.
+  std::shared_ptr<LargeJob> begin(Peer peer, std::function<void(LargeNext)> act, std::string owner = "");
 
   // From now on no factor is accepted any more: it is refused with DRAINING.
   void start_drain();

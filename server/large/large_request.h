@@ -26,6 +26,7 @@ struct LargeOpen {
   LargeProblem decomposition = LargeProblem::kSvd;
   LargeOptions options;
   std::string signature;  // as on the wire: a byte a column, 0x01 or 0xff; empty: there is no J
+  std::string resume;     // the token of the matrix to go on with; empty: it is new
 };
 
 // The replies, in this order: accepted, then progress, then chunks, then the summary.
@@ -34,6 +35,7 @@ struct LargeAccepted {
   int64_t operand_bytes = 0;
   int64_t result_bytes = 0;
   std::string device;  // names of those that may compute it, joined by commas
+  std::string resume;  // the token to go on with this matrix after commit; empty: there is none
 };
 
 struct LargeProgressReport {

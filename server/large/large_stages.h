@@ -15,6 +15,7 @@ class DeviceMonitor;
 class LargeRunner;
 class LargeAdmission;
 class LargeJob;
+class CheckpointStore;
 
 struct LargeLimits {
   int64_t max_bytes = int64_t{1} << 30;    // operands, results and working memory of all matrices, so of one as well
@@ -31,8 +32,9 @@ struct LargeStages {
   LargeRunner* runner = nullptr;
   Clock* clock = nullptr;
   Recorder* recorder = nullptr;
-  DeviceMonitor* monitor = nullptr;       // null: nothing is watched
-  std::function<void(LargeJob*)> forget;  // the call has ended; may be called under the job's lock
+  DeviceMonitor* monitor = nullptr;        // null: nothing is watched
+  CheckpointStore* checkpoints = nullptr;  // null: no matrix survives the server
+  std::function<void(LargeJob*)> forget;   // the call has ended; may be called under the job's lock
 };
 
 }  // namespace svdserve::server

@@ -83,6 +83,13 @@ inline constexpr MetricName kFactorRotations{"svdserve_factor_rotations_total",
 // Labels: reason (as clients see it).
 inline constexpr MetricName kFactorFailures{"svdserve_factor_failures_total",
                                             "Calls of DecomposeLarge that ended with an error, by reason."};
+inline constexpr MetricName kFactorsResumed{
+    "svdserve_factors_resumed_total", "Large matrices that a call went on with, by the token of an earlier call."};
+inline constexpr MetricName kCheckpointFailures{"svdserve_checkpoint_failures_total",
+                                                "Files of large matrices that could not be written or read."};
+inline constexpr MetricName kCheckpoints{"svdserve_checkpoints", "Large matrices with files in --checkpoint-dir."};
+inline constexpr MetricName kCheckpointBytes{"svdserve_checkpoint_bytes",
+                                             "Bytes in --checkpoint-dir that are kept for large matrices."};
 inline constexpr MetricName kFactorsInflight{"svdserve_inflight_factors",
                                              "Large matrices that are accepted and whose memory is not yet free."};
 inline constexpr MetricName kFactorBytes{"svdserve_inflight_factor_bytes", "Bytes reserved for large matrices now."};

@@ -191,6 +191,10 @@ struct PrometheusRecorder::Impl {
   Counter& factor_sweeps = counters(registry, metric::kFactorSweeps).Add({});
   Counter& factor_rotations = counters(registry, metric::kFactorRotations).Add({});
   LabelledCounters factor_failures{registry, metric::kFactorFailures, "reason"};
+  Counter& factors_resumed = counters(registry, metric::kFactorsResumed).Add({});
+  Counter& checkpoint_failures = counters(registry, metric::kCheckpointFailures).Add({});
+  Gauge& checkpoints = gauge(registry, metric::kCheckpoints);
+  Gauge& checkpoint_bytes = gauge(registry, metric::kCheckpointBytes);
   Gauge& factors_inflight = gauge(registry, metric::kFactorsInflight);
   Gauge& factor_bytes = gauge(registry, metric::kFactorBytes);
   Gauge& factor_bytes_limit = gauge(registry, metric::kFactorBytesLimit);
@@ -341,6 +345,10 @@ void PrometheusRecorder::large_computed(const LargeOutcome& outcome) {
   }
 }
 
+void PrometheusRecorder::large_resumed() { impl_->factors_resumed.Increment(); }
+
+void PrometheusRecorder::checkpoint_failed() { impl_->checkpoint_failures.Increment(); }
+
 void PrometheusRecorder::large_failed(Reason reason) { impl_->factor_failures.of(name(reason)).Increment(); }
 
 void PrometheusRecorder::Impl::set(const std::vector<DeviceReading>& readings) {
@@ -386,6 +394,8 @@ std::string PrometheusRecorder::render(const GaugeReadings& readings) {
   impl_->factors_inflight.Set(static_cast<double>(readings.factors));
   impl_->factor_bytes.Set(static_cast<double>(readings.factor_bytes));
   impl_->factor_bytes_limit.Set(static_cast<double>(readings.factor_bytes_limit));
+  impl_->checkpoints.Set(static_cast<double>(readings.checkpoints));
+  impl_->checkpoint_bytes.Set(static_cast<double>(readings.checkpoint_bytes));
   impl_->factors_waiting.Set(static_cast<double>(readings.waiting_factors));
   impl_->factors_running.Set(static_cast<double>(readings.running_factors));
   impl_->queued_requests.Set(static_cast<double>(readings.queued_requests));

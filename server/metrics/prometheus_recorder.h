@@ -42,6 +42,7 @@ struct GaugeReadings {
   int64_t factors = 0;  // accepted, and their memory not yet free
   int64_t factor_bytes = 0;
   int64_t factor_bytes_limit = 0;
+  int64_t checkpoints = 0, checkpoint_bytes = 0;
   int64_t waiting_factors = 0;
   int64_t running_factors = 0;
   absl::Time tls_certificate_expiry = absl::InfiniteFuture();  // InfiniteFuture: there is none
@@ -74,6 +75,8 @@ class PrometheusRecorder final : public Recorder {
   void large_phase_took(LargePhase phase, absl::Duration took) override;
   void large_computed(const LargeOutcome& outcome) override;
   void large_failed(Reason reason) override;
+  void large_resumed() override;
+  void checkpoint_failed() override;
 
   // Every series in Prometheus' text format, with `readings` as the state.
   std::string render(const GaugeReadings& readings);

@@ -155,6 +155,10 @@ class Recorder {
   virtual void large_computed(const LargeOutcome& outcome) = 0;
   // A call of DecomposeLarge ended with an error.
   virtual void large_failed(Reason reason) = 0;
+  // A call goes on with a matrix of an earlier one.
+  virtual void large_resumed() = 0;
+  // A file of a large matrix could not be written or read.
+  virtual void checkpoint_failed() = 0;
 };
 
 // Records nothing.
@@ -178,6 +182,8 @@ class NullRecorder final : public Recorder {
   void large_phase_took(LargePhase, absl::Duration) override {}
   void large_computed(const LargeOutcome&) override {}
   void large_failed(Reason) override {}
+  void large_resumed() override {}
+  void checkpoint_failed() override {}
 };
 
 }  // namespace svdserve::server

@@ -141,7 +141,10 @@ RULES = {
     "server/base": Rule((), CORE_LIBRARIES),
     # The doors, which put the stages together; the edge; and the configuration.
     "server/pipeline": Rule(VALUES + SERVER + ("server/",), CORE_LIBRARIES),
-    "server/large": Rule(VALUES + SERVER + ("server/admit/", "server/device/", "server/validate/"), CORE_LIBRARIES),
+    "server/large": Rule(VALUES + SERVER + ("server/admit/", "server/checkpoint/", "server/device/", "server/validate/"),
+                         CORE_LIBRARIES),
+    # Files of large matrices, and who may go on with them.
+    "server/checkpoint": Rule(VALUES + SERVER + ("wire/crc32c.h",), CORE_LIBRARIES),
     "server/config": Rule(ENGINE + SERVER + DOORS, CORE_LIBRARIES),
     "server/limits": Rule(VALUES + SERVER + DOORS, CORE_LIBRARIES),
     "server/main.cc": Rule(ENGINE + DOORS + ("server/",), CORE_LIBRARIES),

@@ -89,10 +89,19 @@ class CountingRecorder final : public Recorder {
     MutexLock lock(&mu_);
     factors_.failures.push_back(reason);
   }
+  void large_resumed() override {
+    MutexLock lock(&mu_);
+    ++factors_.resumed;
+  }
+  void checkpoint_failed() override {
+    MutexLock lock(&mu_);
+    ++factors_.checkpoint_failures;
+  }
 
   struct Factors {
     int64_t accepted_bytes = 0, received_bytes = 0, sent_bytes = 0;
     int64_t sweeps = 0;
+    int resumed = 0, checkpoint_failures = 0;
     std::map<LargePhase, std::vector<absl::Duration>> phases;
     std::vector<Reason> failures;
   };

@@ -91,10 +91,12 @@ TEST(LargeCodecTest, AnOpenWithEverything) {
   open.set_problem(v1::LARGE_PROBLEM_HERMITIAN_FACTOR);
   open.set_triangle(v1::TRIANGLE_UPPER);
   open.set_starting_vectors(true);
+  open.set_resume("0123456789abcdef");
   const DecodedLarge got = decode(request);
   ASSERT_EQ(got.step, Step::kOpen) << got.error.message;
   EXPECT_EQ(got.open.problem, (Problem{12, 7, DType::kC64, Order::kRowMajor}));
   EXPECT_EQ(got.open.signature, std::string("\x01\xff", 2));
+  EXPECT_EQ(got.open.resume, "0123456789abcdef");
   LargeOptions want;
   want.method = Method::kJacobi;
   want.vectors = Vectors::kThin;  // the default

@@ -13,6 +13,15 @@ namespace {
 // Room for all that a message has beside a chunk's bytes.
 constexpr size_t kBesideAChunk = 64 * 1024;
 
+// The names in the certificate that the client has shown; empty: it has shown none.
+std::string certificate_of(const grpc::CallbackServerContext& call) {
+  const auto context = call.auth_context();
+  if (context == nullptr || !context->IsPeerAuthenticated()) return "";
+  std::string names = "certificate";
+  for (const grpc::string_ref& name : context->GetPeerIdentity()) names.append(" ").append(name.data(), name.size());
+  return names;
+}
+
 }  // namespace
 
 void DecomposeLargeCall::start() {
@@ -29,7 +38,8 @@ void DecomposeLargeCall::start() {
   }
   registered_ = true;
   max_message_bytes_ = static_cast<size_t>(context_->factors->options().chunk_bytes) + kBesideAChunk;
-  job_ = context_->factors->begin(peer_, [self = self_](LargeNext next) { self->act(std::move(next)); });
+  job_ = context_->factors->begin(
+      peer_, [self = self_](LargeNext next) { self->act(std::move(next)); }, certificate_of(*call_));
   LargeNext next = job_->opened();
   const bool reads = std::exchange(next.read, false);
   act(std::move(next));

@@ -28,7 +28,7 @@ struct WireOpen {
   int method = 0, vectors = 0, strategy = 0, variant = 0;
   int64_t rows = 0, cols = 0;
   LargeOptions rest;  // all other options
-  std::string signature;
+  std::string signature, resume;
   bool starting_vectors = false;
   bool options_too_long = false;
 };
@@ -76,6 +76,8 @@ bool read_open_field(CodedInputStream* in, uint32_t tag, WireOpen* open) {
       return read_varint(in, &open->triangle);
     case tag_of(v1::LargeOpen::kStartingVectorsFieldNumber, kVarint):
       return read_varint(in, &open->starting_vectors);
+    case tag_of(v1::LargeOpen::kResumeFieldNumber, kEmbedded):
+      return read_bytes(in, &open->resume);
     default:
       return WireFormatLite::SkipField(in, tag);
   }
@@ -117,6 +119,7 @@ Error check_open(WireOpen* wire, LargeOpen* open) {
   open->problem = {wire->rows, wire->cols, *dtype, *order};
   open->decomposition = *decomposition;
   open->signature = std::move(wire->signature);
+  open->resume = std::move(wire->resume);
   Error error = check_options(*wire, &open->options);
   open->options.triangle = *triangle;
   open->options.starting_vectors = wire->starting_vectors;
@@ -319,6 +322,7 @@ grpc::ByteBuffer encode_large_response(const LargeReply& reply) {
     response.mutable_accepted()->set_operand_bytes(accepted->operand_bytes);
     response.mutable_accepted()->set_result_bytes(accepted->result_bytes);
     response.mutable_accepted()->set_device(accepted->device);
+    response.mutable_accepted()->set_resume(accepted->resume);
   } else if (const auto* progress = std::get_if<LargeProgressReport>(&reply)) {
     *response.mutable_progress() = wire_progress(*progress);
   } else {

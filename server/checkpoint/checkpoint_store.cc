@@ -1,0 +1,353 @@
+#include "server/checkpoint/checkpoint_store.h"
+
+#include <sys/random.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cctype>
+#include <deque>
+#include <optional>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "server/base/log.h"
+#include "server/base/mutex.h"
+
+namespace svdserve::server {
+namespace {
+
+constexpr const char* kPartNames[] = {"operand", "results"};
+// Written last: a folder without it is left over from a server that was killed before it had the operand.
+constexpr char kRequestName[] = "request";
+// A description has a character for each column's sign at most.
+constexpr size_t kMaxText = size_t{4} << 20;
+constexpr const char* kGivenUp = "it was given up";
+
+std::string header_name(CheckpointPart part) { return absl::StrCat(kPartNames[static_cast<int>(part)], ".header"); }
+
+ResumeToken new_token() {
+  ResumeToken token(kResumeTokenBytes, '\0');
+  // So few bytes come at once, or not at all.
+  return getrandom(token.data(), token.size(), 0) == static_cast<ssize_t>(token.size()) ? token : ResumeToken();
+}
+
+// The token of a folder's name; empty: it is not one of ours.
+ResumeToken token_of(const std::string& folder) {
+  const auto is_digit = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); };
+  if (folder.size() != 2 * kResumeTokenBytes || !std::all_of(folder.begin(), folder.end(), is_digit)) return "";
+  return absl::HexStringToBytes(folder);
+}
+
+// What a request file says.
+struct RequestText {
+  std::string owner, description;
+  int64_t bytes = 0;
+};
+std::string write_request(const RequestText& request) {
+  return absl::StrCat("1\n", absl::CEscape(request.owner), "\n", absl::CEscape(request.description), "\n",
+                      request.bytes, "\n");
+}
+std::optional<RequestText> read_request(const std::string& text) {
+  const std::vector<std::string> lines = absl::StrSplit(text, '\n');
+  RequestText request;
+  const bool good = lines.size() == 5 && lines[0] == "1" && absl::CUnescape(lines[1], &request.owner) &&
+                    absl::CUnescape(lines[2], &request.description) && absl::SimpleAtoi(lines[3], &request.bytes) &&
+                    request.bytes > 0;
+  return good ? std::optional(std::move(request)) : std::nullopt;
+}
+
+}  // namespace
+
+// What is below `given_up` is guarded by the store's lock.
+struct CheckpointEntry {
+  ResumeToken token;
+  std::string folder;
+  RequestText request;
+  std::atomic<bool> given_up{false};            // its transfers are to end, and its files go
+  std::atomic<bool> saved[2] = {false, false};  // by CheckpointPart
+
+  uint64_t claim = 0;  // 0: nobody's
+  std::function<void()> taken;
+  int transfers = 0;  // of the operand to disk: waiting or under way
+  absl::Time expires = absl::InfiniteFuture();
+  uint64_t age = 0;  // in the order of release
+};
+
+struct CheckpointStore::Impl {
+  Impl(CheckpointDirectory d, const CheckpointOptions& o, Clock* c, Recorder* r)
+      : directory(std::move(d)), options(o), clock(c), recorder(r) {
+    take_over();
+    thread = std::thread([this] { work(); });
+  }
+  ~Impl() {
+    {
+      MutexLock lock(&mu);
+      ending = true;
+      for (const auto& [token, entry] : entries) entry->given_up = true;
+      work_there.signal();
+    }
+    thread.join();
+  }
+
+  // The files of an earlier server. Those that are not complete go.
+  void take_over() {
+    MutexLock lock(&mu);
+    for (const std::string& folder : directory.folders()) {
+      const ResumeToken token = token_of(folder);
+      if (token.empty()) continue;
+      std::string text;
+      const bool readable = directory.read_text(folder, kRequestName, kMaxText, &text).empty();
+      std::optional<RequestText> request = readable ? read_request(text) : std::nullopt;
+      if (!request || !directory.has(folder, kPartNames[0])) {
+        directory.remove(folder);
+        continue;
+      }
+      const auto entry = std::make_shared<CheckpointEntry>();
+      entry->token = token;
+      entry->folder = folder;
+      entry->request = *std::move(request);
+      entry->saved[0] = true;
+      entry->saved[1] = directory.has(folder, kPartNames[1]);
+      bytes += entry->request.bytes;
+      entries.emplace(token, entry);
+      release(entry.get());
+    }
+    log_info("checkpoints", {{"directory", options.directory}, {"matrices", entries.size()}, {"bytes", bytes}});
+  }
+
+  void release(CheckpointEntry* entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
+    entry->claim = 0;
+    entry->taken = nullptr;
+    entry->age = ++last_number;
+    entry->expires = clock->now() + options.keep;
+  }
+
+  void push(std::function<void()> task) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
+    tasks.push_back(std::move(task));
+    work_there.signal();
+  }
+
+  // Nobody finds it any more. Its room is free when its files are gone.
+  void remove(const std::shared_ptr<CheckpointEntry>& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
+    if (entries.erase(entry->token) == 0) return;
+    entry->given_up = true;
+    entry->claim = 0;
+    push([this, entry] {
+      directory.remove(entry->folder);
+      MutexLock lock(&mu);
+      bytes -= entry->request.bytes;
+    });
+  }
+
+  // Makes room by what nobody claims, the oldest first. False: there is too little of it. Room is there when the files
+  // are gone, so what is removed counts no more, and the disk says the last word.
+  bool make_room(int64_t needed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
+    std::vector<std::shared_ptr<CheckpointEntry>> unclaimed;
+    int64_t freeable = 0, claimed = 0;
+    for (const auto& [token, entry] : entries) {
+      (entry->claim == 0 ? freeable : claimed) += entry->request.bytes;
+      if (entry->claim == 0) unclaimed.push_back(entry);
+    }
+    if (claimed + needed > options.max_bytes) return false;
+    std::sort(unclaimed.begin(), unclaimed.end(), [](const auto& a, const auto& b) { return a->age < b->age; });
+    for (const auto& entry : unclaimed) {
+      if (claimed + freeable + needed <= options.max_bytes) break;
+      freeable -= entry->request.bytes;
+      remove(entry);
+    }
+    return true;
+  }
+
+  // On the store's thread, as the next two.
+  std::string write(CheckpointEntry* entry, CheckpointPart part, const std::string& header, const ConstParts& parts) {
+    const std::string& folder = entry->folder;
+    const auto text = [&](const std::string& name, const std::string& content) {
+      return directory.write(folder, name, {std::span(content.data(), content.size())}, entry->given_up);
+    };
+    if (entry->given_up) return kGivenUp;
+    std::string failed = part == CheckpointPart::kOperand ? directory.create(folder) : "";
+    if (failed.empty() && !header.empty()) failed = text(header_name(part), header);
+    if (failed.empty()) failed = directory.write(folder, kPartNames[static_cast<int>(part)], parts, entry->given_up);
+    if (failed.empty() && part == CheckpointPart::kOperand) failed = text(kRequestName, write_request(entry->request));
+    return failed;
+  }
+
+  void written(const std::shared_ptr<CheckpointEntry>& entry, CheckpointPart part, const std::string& failed) {
+    if (!failed.empty() && !entry->given_up) {
+      log_warning("checkpoint_failed", {{"part", kPartNames[static_cast<int>(part)]}, {"error", failed}});
+      recorder->checkpoint_failed();
+    }
+    MutexLock lock(&mu);
+    entry->saved[static_cast<int>(part)] = failed.empty();
+    if (part != CheckpointPart::kOperand) return;
+    --entry->transfers;
+    if (!failed.empty() && !ending) remove(entry);
+  }
+
+  void work() {
+    for (;;) {
+      std::function<void()> task;
+      {
+        MutexLock lock(&mu);
+        while (tasks.empty() && !ending) work_there.wait(&mu);
+        if (tasks.empty()) return;
+        task = std::move(tasks.front());
+        tasks.pop_front();
+      }
+      task();
+    }
+  }
+
+  const CheckpointDirectory directory;
+  const CheckpointOptions options;
+  Clock* const clock;
+  Recorder* const recorder;
+  mutable Mutex mu;
+  CondVar work_there;
+  std::deque<std::function<void()>> tasks ABSL_GUARDED_BY(mu);
+  bool ending ABSL_GUARDED_BY(mu) = false;
+  std::unordered_map<ResumeToken, std::shared_ptr<CheckpointEntry>> entries ABSL_GUARDED_BY(mu);
+  int64_t bytes ABSL_GUARDED_BY(mu) = 0;         // of entries, and of files that are still being removed
+  uint64_t last_number ABSL_GUARDED_BY(mu) = 0;  // of claims and of releases
+  std::thread thread;
+};
+
+// --- the store ----------------------------------------------------------------------------------
+
+std::unique_ptr<CheckpointStore> CheckpointStore::open(const CheckpointOptions& options, Clock* clock,
+                                                       Recorder* recorder, std::string* why) {
+  CheckpointDirectory directory = CheckpointDirectory::open(options.directory, why);
+  if (!directory) return nullptr;
+  return std::unique_ptr<CheckpointStore>(
+      new CheckpointStore(std::make_unique<Impl>(std::move(directory), options, clock, recorder)));
+}
+
+CheckpointStore::CheckpointStore(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+CheckpointStore::~CheckpointStore() = default;
+
+Checkpoint CheckpointStore::begin(const std::string& owner, const std::string& description, int64_t bytes,
+                                  std::function<void()> taken) {
+  Checkpoint out;
+  ResumeToken token = new_token();
+  if (token.empty()) return out;
+  MutexLock lock(&impl_->mu);
+  if (impl_->ending || !impl_->make_room(bytes)) return out;
+  out.store_ = this;
+  out.entry_ = std::make_shared<CheckpointEntry>();
+  out.claim_ = ++impl_->last_number;
+  out.entry_->folder = absl::BytesToHexString(token);
+  out.entry_->request = {owner, description, bytes};
+  out.entry_->claim = out.claim_;
+  out.entry_->taken = std::move(taken);
+  out.entry_->token = token;
+  impl_->bytes += bytes;
+  impl_->entries.emplace(std::move(token), out.entry_);
+  return out;
+}
+
+CheckpointStore::Claim CheckpointStore::claim(const ResumeToken& token, const std::string& owner,
+                                              const std::string& description, std::function<void()> taken,
+                                              Checkpoint* claimed) {
+  std::function<void()> tell;
+  {
+    MutexLock lock(&impl_->mu);
+    const auto found = impl_->entries.find(token);
+    if (found == impl_->entries.end()) return Claim::kUnknown;
+    const std::shared_ptr<CheckpointEntry>& entry = found->second;
+    if (entry->request.owner != owner || !entry->saved[0]) return Claim::kUnknown;
+    if (entry->request.description != description) return Claim::kDiffers;
+    tell = std::exchange(entry->taken, std::move(taken));
+    claimed->store_ = this;
+    claimed->entry_ = entry;
+    claimed->claim_ = entry->claim = ++impl_->last_number;
+  }
+  if (tell) tell();
+  return Claim::kYes;
+}
+
+void CheckpointStore::remove_expired() {
+  MutexLock lock(&impl_->mu);
+  const absl::Time now = impl_->clock->now();
+  std::vector<std::shared_ptr<CheckpointEntry>> expired;
+  for (const auto& [token, entry] : impl_->entries) {
+    if (entry->claim == 0 && entry->expires <= now) expired.push_back(entry);
+  }
+  for (const auto& entry : expired) impl_->remove(entry);
+}
+
+CheckpointUsage CheckpointStore::usage() const {
+  MutexLock lock(&impl_->mu);
+  return {static_cast<int64_t>(impl_->entries.size()), impl_->bytes};
+}
+
+// --- a claim ------------------------------------------------------------------------------------
+
+const ResumeToken& Checkpoint::token() const { return entry_->token; }
+
+Checkpoint::~Checkpoint() {
+  if (entry_ == nullptr) return;
+  CheckpointStore::Impl& impl = *store_->impl_;
+  MutexLock lock(&impl.mu);
+  if (entry_->claim != claim_) return;
+  const bool stays = entry_->saved[0] || entry_->transfers > 0;
+  if (stays) {
+    impl.release(entry_.get());
+  } else {
+    impl.remove(entry_);
+  }
+}
+
+void Checkpoint::drop() {
+  if (entry_ == nullptr) return;
+  CheckpointStore::Impl& impl = *store_->impl_;
+  MutexLock lock(&impl.mu);
+  if (entry_->claim == claim_) impl.remove(entry_);
+}
+
+void Checkpoint::save(CheckpointPart part, std::string header, ConstParts parts, std::shared_ptr<const void> keep,
+                      Done done) {
+  CheckpointStore::Impl& impl = *store_->impl_;
+  MutexLock lock(&impl.mu);
+  if (entry_->claim != claim_) return;
+  if (part == CheckpointPart::kOperand) ++entry_->transfers;
+  impl.push([&impl, entry = entry_, part, header = std::move(header), parts = std::move(parts), keep = std::move(keep),
+             done = std::move(done)]() mutable {
+    const std::string failed = impl.write(entry.get(), part, header, parts);
+    impl.written(entry, part, failed);
+    keep.reset();
+    done(failed);
+  });
+}
+
+bool Checkpoint::has(CheckpointPart part) const { return entry_->saved[static_cast<int>(part)]; }
+
+std::string Checkpoint::header(CheckpointPart part) const {
+  std::string text;
+  const CheckpointStore::Impl& impl = *store_->impl_;
+  return impl.directory.read_text(entry_->folder, header_name(part), kMaxText, &text).empty() ? text : "";
+}
+
+void Checkpoint::load(CheckpointPart part, MutableParts parts, std::shared_ptr<const void> keep, Done done) {
+  CheckpointStore::Impl& impl = *store_->impl_;
+  MutexLock lock(&impl.mu);
+  if (entry_->claim != claim_) return;
+  impl.push([&impl, entry = entry_, part, parts = std::move(parts), keep = std::move(keep),
+             done = std::move(done)]() mutable {
+    const std::string failed =
+        impl.directory.read(entry->folder, kPartNames[static_cast<int>(part)], parts, entry->given_up);
+    if (!failed.empty() && !entry->given_up) {
+      log_warning("checkpoint_unreadable", {{"part", kPartNames[static_cast<int>(part)]}, {"error", failed}});
+      impl.recorder->checkpoint_failed();
+    }
+    keep.reset();
+    done(failed);
+  });
+}
+
+}  // namespace svdserve::server

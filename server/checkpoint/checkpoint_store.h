@@ -1,0 +1,118 @@
+// What a large matrix needs to survive the server: its operand and its results on disk, under a token that the caller
+// shows to go on. docs: server/decisions/0106-large-matrices-survive-a-restart.md.
+#ifndef SVDSERVE_SERVER_CHECKPOINT_CHECKPOINT_STORE_H_
+#define SVDSERVE_SERVER_CHECKPOINT_CHECKPOINT_STORE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/time/time.h"
+#include "server/base/clock.h"
+#include "server/checkpoint/checkpoint_files.h"
+#include "server/metrics/recorder.h"
+
+namespace svdserve::server {
+
+// 16 random bytes. Whoever knows them may go on with the matrix, from the owner's address.
+using ResumeToken = std::string;
+inline constexpr size_t kResumeTokenBytes = 16;
+
+// A file of one matrix.
+enum class CheckpointPart : uint8_t { kOperand, kResults };
+
+class CheckpointStore;
+struct CheckpointEntry;
+
+// The claim of one call on the files of its matrix. Nobody else writes to them, until another call takes them over;
+// from then on the claim is void, and its functions do nothing. Move-only; not thread-safe. The store outlives it.
+class Checkpoint {
+ public:
+  // Told why a part was not transferred, or nothing where it was. On the store's thread.
+  using Done = std::function<void(const std::string& failed)>;
+
+  Checkpoint() = default;
+  Checkpoint(Checkpoint&& other) noexcept { swap(other); }
+  Checkpoint& operator=(Checkpoint&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+  // The files stay for CheckpointOptions::keep where the operand was saved, and go where it was not.
+  ~Checkpoint();
+
+  explicit operator bool() const { return entry_ != nullptr; }
+  const ResumeToken& token() const;
+  // Writes a part in the background. `keep` holds the memory of `parts`.
+  void save(CheckpointPart part, std::string header, ConstParts parts, std::shared_ptr<const void> keep, Done done);
+  // Whether the part was saved, by whichever server.
+  bool has(CheckpointPart part) const;
+  // The header of a part that was saved; empty: it cannot be read.
+  std::string header(CheckpointPart part) const;
+  // Fills `parts` in the background.
+  void load(CheckpointPart part, MutableParts parts, std::shared_ptr<const void> keep, Done done);
+  // The matrix needs its files no more.
+  void drop();
+
+ private:
+  friend class CheckpointStore;
+  void swap(Checkpoint& other) noexcept {
+    std::swap(store_, other.store_);
+    std::swap(entry_, other.entry_);
+    std::swap(claim_, other.claim_);
+  }
+
+  CheckpointStore* store_ = nullptr;
+  std::shared_ptr<CheckpointEntry> entry_;
+  uint64_t claim_ = 0;
+};
+
+struct CheckpointOptions {
+  std::string directory;
+  int64_t max_bytes = 0;  // operands and results of all matrices
+  absl::Duration keep;    // of files that no call claims
+};
+
+struct CheckpointUsage {
+  int64_t matrices = 0;
+  int64_t bytes = 0;  // of operands and results, as far as room is kept for them
+};
+
+// Thread-safe. One thread transfers files, one after the other.
+class CheckpointStore {
+ public:
+  // Takes over what an earlier server left in the directory. Null: *why says the reason.
+  static std::unique_ptr<CheckpointStore> open(const CheckpointOptions& options, Clock* clock, Recorder* recorder,
+                                               std::string* why);
+  // Ends the transfer under way.
+  ~CheckpointStore();
+  CheckpointStore(const CheckpointStore&) = delete;
+  CheckpointStore& operator=(const CheckpointStore&) = delete;
+
+  // Files for a new matrix. `owner`: who may resume it. `description`: a line that names all that was asked for.
+  // `taken`: another call took it over; called on that call's thread. Files that no call claims make room, the oldest
+  // first. Empty: there is no room, or no folder.
+  Checkpoint begin(const std::string& owner, const std::string& description, int64_t bytes,
+                   std::function<void()> taken);
+
+  enum class Claim : uint8_t { kYes, kUnknown, kDiffers };
+  // Goes on with a matrix. kUnknown: there is none of this owner with an operand on disk. kDiffers: of this description.
+  Claim claim(const ResumeToken& token, const std::string& owner, const std::string& description,
+              std::function<void()> taken, Checkpoint* claimed);
+
+  // Removes what nobody has claimed for too long.
+  void remove_expired();
+  CheckpointUsage usage() const;
+
+ private:
+  friend class Checkpoint;
+  struct Impl;
+  explicit CheckpointStore(std::unique_ptr<Impl> impl);
+
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace svdserve::server
+#endif  // SVDSERVE_SERVER_CHECKPOINT_CHECKPOINT_STORE_H_

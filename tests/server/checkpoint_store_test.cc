@@ -1,0 +1,293 @@
+// Files of large matrices: what an earlier server left is found, what is damaged or somebody else's is not.
+#include "server/checkpoint/checkpoint_store.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <future>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "tests/server/counting_recorder.h"
+#include "tests/server/fake_clock.h"
+
+namespace svdserve::server {
+namespace {
+
+namespace fs = std::filesystem;
+
+class CheckpointStoreTest : public ::testing::Test {
+ protected:
+  static constexpr int64_t kBytes = 1000;
+
+  CheckpointStoreTest() : directory_((fs::temp_directory_path() / "svdserve_test_XXXXXX").string()) {
+    EXPECT_NE(mkdtemp(directory_.data()), nullptr);
+    restart();
+  }
+  ~CheckpointStoreTest() override {
+    store_.reset();
+    fs::remove_all(directory_);
+  }
+
+  // As if the server had been killed after its last transfer, and started again.
+  void restart() {
+    store_.reset();
+    std::string why;
+    store_ = CheckpointStore::open({directory_, 3 * kBytes, absl::Minutes(10)}, &clock_, &recorder_, &why);
+    ASSERT_NE(store_, nullptr) << why;
+  }
+  std::string reopen() {
+    std::string why;
+    return CheckpointStore::open({directory_, kBytes, absl::Minutes(10)}, &clock_, &recorder_, &why) ? "opened" : why;
+  }
+  Checkpoint begin(int64_t bytes = kBytes) {
+    return store_->begin("me", "4 x 2", bytes, [this] { ++taken_; });
+  }
+  static std::string save(Checkpoint& files, CheckpointPart part, const std::vector<std::string>& parts,
+                          const std::string& header = "") {
+    ConstParts spans;
+    for (const std::string& p : parts) spans.emplace_back(p.data(), p.size());
+    std::promise<std::string> done;
+    files.save(part, header, spans, nullptr, [&](const std::string& failed) { done.set_value(failed); });
+    return done.get_future().get();
+  }
+  // A matrix with an operand on disk.
+  Checkpoint saved(const std::string& operand = "operand") {
+    Checkpoint files = begin();
+    EXPECT_EQ(save(files, CheckpointPart::kOperand, {operand}), "");
+    return files;
+  }
+  static std::string load(Checkpoint& files, CheckpointPart part, std::vector<std::string>* parts) {
+    MutableParts spans;
+    for (std::string& p : *parts) spans.emplace_back(p.data(), p.size());
+    std::promise<std::string> done;
+    files.load(part, spans, nullptr, [&](const std::string& failed) { done.set_value(failed); });
+    return done.get_future().get();
+  }
+  std::optional<std::string> operand(Checkpoint& files, size_t bytes) {
+    std::vector<std::string> parts = {std::string(bytes, '.')};
+    const std::string failed = load(files, CheckpointPart::kOperand, &parts);
+    return failed.empty() ? std::optional(parts[0]) : std::nullopt;
+  }
+  CheckpointStore::Claim claim(const ResumeToken& token, Checkpoint* files, const std::string& owner = "me",
+                               const std::string& description = "4 x 2") {
+    return store_->claim(
+        token, owner, description, [this] { ++taken_; }, files);
+  }
+  fs::path folder(const ResumeToken& token) const { return fs::path(directory_) / absl::BytesToHexString(token); }
+  // All that was asked for before is done.
+  void drain() {
+    Checkpoint files = begin(1);
+    save(files, CheckpointPart::kOperand, {"x"});
+    files.drop();
+  }
+
+  std::string directory_;
+  FakeClock clock_;
+  CountingRecorder recorder_;
+  std::unique_ptr<CheckpointStore> store_;
+  int taken_ = 0;
+};
+
+using Claim = CheckpointStore::Claim;
+
+TEST_F(CheckpointStoreTest, ANewServerFindsWhatWasSaved) {
+  ResumeToken token;
+  {
+    Checkpoint files = begin();
+    token = files.token();
+    EXPECT_EQ(token.size(), kResumeTokenBytes);
+    EXPECT_FALSE(files.has(CheckpointPart::kOperand));
+    EXPECT_EQ(save(files, CheckpointPart::kOperand, {"first ", "", "second"}), "");
+    EXPECT_EQ(save(files, CheckpointPart::kResults, {"", "results"}, "a\nheader"), "");
+  }
+  restart();
+  EXPECT_EQ(store_->usage().matrices, 1);
+  EXPECT_EQ(store_->usage().bytes, kBytes);
+  Checkpoint files;
+  ASSERT_EQ(claim(token, &files), Claim::kYes);
+  EXPECT_EQ(files.token(), token);
+  EXPECT_EQ(operand(files, 12), "first second");
+  ASSERT_TRUE(files.has(CheckpointPart::kResults));
+  EXPECT_EQ(files.header(CheckpointPart::kResults), "a\nheader");
+  std::vector<std::string> results = {"....", "..."};
+  EXPECT_EQ(load(files, CheckpointPart::kResults, &results), "");
+  EXPECT_EQ(results, (std::vector<std::string>{"resu", "lts"}));
+  files.drop();
+  drain();
+  EXPECT_FALSE(fs::exists(folder(token)));
+  EXPECT_EQ(claim(token, &files), Claim::kUnknown);
+}
+
+TEST_F(CheckpointStoreTest, NobodyElseFindsIt) {
+  const ResumeToken token = saved().token();
+  Checkpoint files;
+  EXPECT_EQ(claim("", &files), Claim::kUnknown);
+  EXPECT_EQ(claim(std::string(kResumeTokenBytes, 'x'), &files), Claim::kUnknown);
+  EXPECT_EQ(claim(token, &files, "you"), Claim::kUnknown);
+  EXPECT_EQ(claim(token, &files, "me", "2 x 4"), Claim::kDiffers);
+  EXPECT_FALSE(files);
+  EXPECT_EQ(claim(token, &files), Claim::kYes);
+  const struct {
+    fs::path path;
+    mode_t mode;
+  } expected[] = {{folder(token), 0700}, {folder(token) / "operand", 0600}, {folder(token) / "request", 0600}};
+  for (const auto& e : expected) {
+    struct stat about {};
+    ASSERT_EQ(stat(e.path.c_str(), &about), 0) << e.path;
+    EXPECT_EQ(about.st_mode & 07777u, e.mode) << e.path;
+  }
+}
+
+TEST_F(CheckpointStoreTest, TokensDiffer) {
+  const Checkpoint a = begin(), b = begin();
+  EXPECT_NE(a.token(), b.token());
+}
+
+TEST_F(CheckpointStoreTest, AnOperandThatWasNotSavedIsNoMatrix) {
+  ResumeToken token;
+  {
+    const Checkpoint files = begin();
+    token = files.token();
+    Checkpoint other;
+    EXPECT_EQ(claim(token, &other), Claim::kUnknown);
+  }
+  EXPECT_EQ(store_->usage().matrices, 0);
+  while (store_->usage().bytes > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
+// The server was killed in the middle of it.
+TEST_F(CheckpointStoreTest, UnfinishedFilesGoAndForeignOnesStay) {
+  const ResumeToken without_request = saved().token(), without_operand = saved().token(), damaged = saved().token();
+  store_.reset();
+  fs::remove(folder(without_request) / "request");
+  fs::rename(folder(without_operand) / "operand", folder(without_operand) / "operand.unfinished");
+  std::ofstream(folder(damaged) / "request", std::ios::app) << "more";
+  const fs::path foreign[] = {fs::path(directory_) / "lost+found", fs::path(directory_) / std::string(32, 'G')};
+  for (const fs::path& path : foreign) fs::create_directory(path);
+  restart();
+  EXPECT_EQ(store_->usage().matrices, 0);
+  for (const ResumeToken& token : {without_request, without_operand, damaged}) EXPECT_FALSE(fs::exists(folder(token)));
+  for (const fs::path& path : foreign) EXPECT_TRUE(fs::exists(path)) << path;
+}
+
+TEST_F(CheckpointStoreTest, DamagedOperandsAreNotLoaded) {
+  const std::string text(3000000, 'o');  // several pieces
+  const auto flip = [](size_t at) {
+    return [at](const fs::path& file) {
+      std::fstream f(file, std::ios::in | std::ios::out | std::ios::binary);
+      f.seekg(static_cast<std::streamoff>(at));
+      const char c = static_cast<char>(f.get() ^ 1);
+      f.seekp(static_cast<std::streamoff>(at));
+      f.put(c);
+    };
+  };
+  const std::function<void(const fs::path&)> damages[] = {
+      flip(0),
+      flip(1500000),
+      flip(text.size() - 1),
+      flip(text.size()),       // of the trailer: its name
+      flip(text.size() + 16),  // its checksum
+      [&](const fs::path& file) { fs::resize_file(file, text.size()); },
+      [](const fs::path& file) { fs::resize_file(file, 0); },
+      [&](const fs::path& file) { fs::resize_file(file, text.size() + 1000); },
+      [](const fs::path& file) { fs::remove(file); },
+      [](const fs::path& file) {
+        fs::rename(file, file.string() + "2");
+        fs::create_symlink(file.string() + "2", file);  // the same bytes, by a link
+      }};
+  for (size_t i = 0; i < std::size(damages); ++i) {
+    Checkpoint files = saved(text);
+    EXPECT_EQ(operand(files, text.size()), text);
+    damages[i](folder(files.token()) / "operand");
+    EXPECT_EQ(operand(files, text.size()), std::nullopt) << i;
+    files.drop();
+  }
+  EXPECT_EQ(recorder_.factors().checkpoint_failures, static_cast<int>(std::size(damages)));
+}
+
+TEST_F(CheckpointStoreTest, AClaimThatWasTakenOverIsVoid) {
+  Checkpoint old = saved(), young;
+  ASSERT_EQ(claim(old.token(), &young), Claim::kYes);
+  EXPECT_EQ(taken_, 1);
+  old.drop();
+  old = {};
+  EXPECT_EQ(operand(young, 7), "operand");
+  const ResumeToken token = young.token();
+  young = {};
+  EXPECT_EQ(claim(token, &old), Claim::kYes);
+  EXPECT_EQ(taken_, 1);  // nobody held it
+}
+
+TEST_F(CheckpointStoreTest, FilesThatNobodyClaimsMakeRoomTheOldestFirst) {
+  const ResumeToken oldest = saved().token(), next = saved().token();
+  Checkpoint held = saved();
+  EXPECT_TRUE(begin());
+  EXPECT_FALSE(begin(2 * kBytes + 1));  // what is held stays
+  Checkpoint files;
+  EXPECT_EQ(claim(oldest, &files), Claim::kUnknown);
+  EXPECT_EQ(claim(next, &files), Claim::kYes);
+  EXPECT_EQ(operand(files, 7), "operand");
+  drain();
+  EXPECT_FALSE(fs::exists(folder(oldest)));
+}
+
+TEST_F(CheckpointStoreTest, FilesThatNobodyClaimsGoAfterTheirTime) {
+  const ResumeToken token = saved().token();
+  Checkpoint held = saved();
+  clock_.advance(absl::Minutes(10) - absl::Seconds(1));
+  store_->remove_expired();
+  EXPECT_EQ(store_->usage().matrices, 2);
+  clock_.advance(absl::Seconds(1));
+  store_->remove_expired();
+  EXPECT_EQ(store_->usage().matrices, 1);
+  drain();
+  EXPECT_FALSE(fs::exists(folder(token)));
+  restart();  // counts from the start
+  clock_.advance(absl::Minutes(10) - absl::Seconds(1));
+  store_->remove_expired();
+  EXPECT_EQ(store_->usage().matrices, 1);
+}
+
+TEST_F(CheckpointStoreTest, ADiskThatIsFullFailsTheFilesAlone) {
+  struct rlimit before {};
+  getrlimit(RLIMIT_FSIZE, &before);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  const struct rlimit small = {4096, before.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &small);
+  Checkpoint files = begin();
+  const std::string failed = save(files, CheckpointPart::kOperand, {std::string(5000, 'x')});
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_NE(failed, "");
+  EXPECT_EQ(recorder_.factors().checkpoint_failures, 1);
+  Checkpoint other;
+  EXPECT_EQ(claim(files.token(), &other), Claim::kUnknown);
+  drain();
+  EXPECT_FALSE(fs::exists(folder(files.token())));
+}
+
+TEST_F(CheckpointStoreTest, ADirectoryIsForOneServerAndOneUser) {
+  EXPECT_EQ(reopen(), "another server uses it");
+  store_.reset();
+  ASSERT_EQ(chmod(directory_.c_str(), 0770), 0);
+  EXPECT_EQ(reopen(), "it must belong to the server's user, and nobody else may write to it");
+  ASSERT_EQ(chmod(directory_.c_str(), 0755), 0);
+  EXPECT_EQ(reopen(), "opened");
+  fs::remove_all(directory_);
+  EXPECT_EQ(reopen(), "No such file or directory");
+  std::ofstream(directory_) << "a file";
+  EXPECT_EQ(reopen(), "Not a directory");
+}
+
+}  // namespace
+}  // namespace svdserve::server

@@ -1,0 +1,317 @@
+// Large matrices that outlive their call, and the server.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "server/checkpoint/checkpoint_store.h"
+#include "server/device/large/large_runner.h"
+#include "server/large/large_checkpoint.h"
+#include "server/large/large_pipeline.h"
+#include "tests/server/counting_recorder.h"
+#include "tests/server/fake_clock.h"
+#include "tests/server/fake_large_engine.h"
+#include "tests/server/large_call.h"
+
+namespace svdserve::server {
+namespace {
+
+namespace fs = std::filesystem;
+
+class LargeResumeTest : public ::testing::Test {
+ protected:
+  LargeResumeTest() : directory_((fs::temp_directory_path() / "svdserve_test_XXXXXX").string()) {
+    EXPECT_NE(mkdtemp(directory_.data()), nullptr);
+    start();
+  }
+  ~LargeResumeTest() override {
+    stop();
+    fs::remove_all(directory_);
+  }
+
+  void start(bool with_checkpoints = true) {
+    controls_ = std::make_shared<LargeControls>();
+    std::vector<LargeDevice> devices;
+    devices.push_back({"fake:0", 0, std::make_unique<FakeLargeEngine>(controls_, LargeWorkspace{1000, 0})});
+    std::string why;
+    auto store = with_checkpoints
+                     ? CheckpointStore::open({directory_, 1 << 20, absl::Minutes(10)}, &clock_, &recorder_, &why)
+                     : nullptr;
+    EXPECT_EQ(store != nullptr, with_checkpoints) << why;
+    LargeLimits options;
+    options.chunk_bytes = 64;
+    pipeline_ =
+        std::make_unique<LargePipeline>(options, std::move(devices), &clock_, &recorder_, nullptr, std::move(store));
+  }
+  // The server ends, and its calls with it.
+  void stop() {
+    controls_->open();
+    for (const auto& call : calls_) call->end();
+    calls_.clear();
+    pipeline_.reset();
+  }
+  void restart(bool with_checkpoints = true) {
+    stop();
+    start(with_checkpoints);
+  }
+  LargeCall& begin() {
+    calls_.push_back(std::make_shared<LargeCall>());
+    calls_.back()->begin(pipeline_.get());
+    return *calls_.back();
+  }
+  // A call whose operand is on disk, and whose engine waits. Its token.
+  std::string committed(char fill = 5) {
+    controls_->close();
+    LargeCall& call = begin();
+    const LargeAccepted accepted = call.upload(4, 2, fill);
+    EXPECT_EQ(accepted.resume.size(), kResumeTokenBytes);
+    call.commit();
+    EXPECT_TRUE(std::holds_alternative<LargeProgressReport>(*call.write()));
+    return accepted.resume;
+  }
+  LargeCall& resume(const std::string& token, int64_t rows = 4) {
+    LargeOpen open;
+    open.problem = {rows, 2, DType::kF64, Order::kColumnMajor};
+    open.resume = token;
+    LargeCall& call = begin();
+    call.act(call.job->on_open(open));
+    return call;
+  }
+  // The first byte of each result that comes until the call ends, and its summary.
+  struct Got {
+    std::vector<int> results;
+    std::optional<LargeSummary> summary;
+  };
+  static Got take_all(LargeCall& call) {
+    Got got;
+    while (std::optional<LargeReply> reply = call.write()) {
+      if (const auto* chunk = std::get_if<LargeResultChunk>(&*reply)) got.results.push_back(*chunk->data);
+      if (const auto* last = std::get_if<LargeSummary>(&*reply)) got.summary = *last;
+    }
+    return got;
+  }
+  void expect_unknown(LargeCall& call) {
+    const Error error = call.await_end();
+    EXPECT_EQ(error.code, absl::StatusCode::kNotFound);
+    EXPECT_EQ(error.reason, Reason::kResumeUnknown);
+    EXPECT_EQ(error.field, "open.resume");
+  }
+  void await_checkpoints(int64_t matrices) {
+    while (pipeline_->stats().checkpoints != matrices) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+
+  std::string directory_;
+  FakeClock clock_;
+  CountingRecorder recorder_;
+  std::shared_ptr<LargeControls> controls_;
+  std::unique_ptr<LargePipeline> pipeline_;
+  std::vector<std::shared_ptr<LargeCall>> calls_;
+};
+
+TEST_F(LargeResumeTest, AMatrixSurvivesTheServer) {
+  const std::string token = committed();
+  restart();
+  LargeCall& call = resume(token);
+  const auto accepted = std::get<LargeAccepted>(*call.write());
+  EXPECT_EQ(accepted.resume, token);
+  EXPECT_EQ(accepted.operand_bytes, 64);
+  const Got got = take_all(call);
+  ASSERT_TRUE(got.summary.has_value());
+  EXPECT_EQ(got.results, (std::vector<int>{6, 7, 8}));
+  EXPECT_EQ(got.summary->outcome.sweeps, 7);
+  EXPECT_EQ(call.await_end().code, absl::StatusCode::kOk);
+  EXPECT_EQ(recorder_.factors().resumed, 1);
+  await_checkpoints(0);
+  expect_unknown(resume(token));
+}
+
+TEST_F(LargeResumeTest, ResultsAreNotComputedTwice) {
+  LargeCall& call = begin();
+  const std::string token = call.upload(4, 2).resume;
+  call.commit();
+  while (!std::holds_alternative<LargeResultChunk>(*call.write())) {
+  }
+  const fs::path results = fs::path(directory_) / absl::BytesToHexString(token) / "results";
+  while (!fs::exists(results)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  restart();
+  clock_.advance(absl::Seconds(5));
+  LargeCall& again = resume(token);
+  const Got got = take_all(again);
+  EXPECT_EQ(got.results, (std::vector<int>{6, 7, 8}));
+  ASSERT_TRUE(got.summary.has_value());
+  EXPECT_EQ(got.summary->device, "fake:0");
+  EXPECT_EQ(got.summary->outcome.sweeps, 7);
+  EXPECT_EQ(got.summary->outcome.phases[0].name, "inner");
+  EXPECT_EQ(controls_->begun(), 0);
+}
+
+TEST_F(LargeResumeTest, DamagedResultsAreComputedAgain) {
+  LargeCall& call = begin();
+  const std::string token = call.upload(4, 2).resume;
+  call.commit();
+  while (!std::holds_alternative<LargeResultChunk>(*call.write())) {
+  }
+  const fs::path results = fs::path(directory_) / absl::BytesToHexString(token) / "results";
+  while (!fs::exists(results)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  stop();
+  std::fstream(results, std::ios::in | std::ios::out).put('x');
+  start();
+  EXPECT_EQ(take_all(resume(token)).results, (std::vector<int>{6, 7, 8}));
+  EXPECT_EQ(controls_->begun(), 1);
+}
+
+TEST_F(LargeResumeTest, ADamagedOperandIsUnknown) {
+  const std::string token = committed();
+  stop();
+  std::fstream(fs::path(directory_) / absl::BytesToHexString(token) / "operand", std::ios::in | std::ios::out).put('x');
+  start();
+  LargeCall& call = resume(token);
+  take_all(call);
+  expect_unknown(call);
+  await_checkpoints(0);
+}
+
+TEST_F(LargeResumeTest, TheLatestCallHasTheMatrix) {
+  const std::string token = committed();
+  LargeCall& first = *calls_.back();
+  LargeCall& second = resume(token);
+  take_all(first);
+  const Error error = first.await_end();
+  EXPECT_EQ(error.code, absl::StatusCode::kCancelled);
+  EXPECT_EQ(error.message, "another call has resumed this matrix");
+  controls_->open();
+  EXPECT_EQ(take_all(second).results, (std::vector<int>{6, 7, 8}));
+}
+
+TEST_F(LargeResumeTest, AnotherRequestIsNotThatMatrix) {
+  const std::string token = committed();
+  const Error error = resume(token, 5).await_end();
+  EXPECT_EQ(error.code, absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(error.field, "open.resume");
+  expect_unknown(resume(std::string(kResumeTokenBytes, 'x')));
+  controls_->open();
+  EXPECT_EQ(take_all(*calls_[0]).results, (std::vector<int>{6, 7, 8}));  // it was not disturbed
+}
+
+TEST_F(LargeResumeTest, NothingMayFollowTheToken) {
+  const std::string token = committed();
+  restart();
+  controls_->close();
+  LargeCall& call = resume(token);
+  call.chunk(0, 16);
+  take_all(call);
+  EXPECT_EQ(call.await_end().field, "chunk");
+  LargeCall& other = resume(committed());
+  other.commit();
+  take_all(other);
+  EXPECT_EQ(other.await_end().field, "commit");
+}
+
+TEST_F(LargeResumeTest, AMatrixThatCannotSucceedLeavesNoFiles) {
+  LargeOutcome outcome;
+  outcome.status = LargeStatus::kNonFinite;
+  controls_->answer(outcome);
+  LargeCall& call = begin();
+  const std::string token = call.upload(4, 2).resume;
+  call.commit();
+  take_all(call);
+  EXPECT_EQ(call.await_end().reason, Reason::kNonFinite);
+  await_checkpoints(0);
+  expect_unknown(resume(token));
+}
+
+TEST_F(LargeResumeTest, AnUploadThatWasCutOffLeavesNoFiles) {
+  const std::string token = begin().upload(4, 2).resume;
+  restart();
+  EXPECT_EQ(pipeline_->stats().checkpoints, 0);
+  expect_unknown(resume(token));
+}
+
+TEST_F(LargeResumeTest, FilesGoAfterTheirTimeWithoutAnyCall) {
+  committed();
+  restart();
+  EXPECT_EQ(pipeline_->stats().checkpoints, 1);
+  clock_.advance(absl::Minutes(10) + absl::Seconds(1));
+  EXPECT_EQ(pipeline_->stats().checkpoints, 0);
+}
+
+TEST_F(LargeResumeTest, WithoutADirectoryNothingSurvives) {
+  const std::string token = committed();
+  restart(false);
+  expect_unknown(resume(token));
+  EXPECT_EQ(begin().upload(4, 2).resume, "");
+}
+
+TEST_F(LargeResumeTest, TheNumbersOfAnOutcomeComeBack) {
+  ComputedLarge computed;
+  computed.device = "cuda:0\nodd";
+  computed.compute = absl::Seconds(1.25);
+  LargeOutcome& o = computed.outcome;
+  o.status = LargeStatus::kNotConverged;
+  o.out_of_range = o.warm_started = true;
+  o.method = Method::kAuto;
+  o.sweeps = 3;
+  o.rotations = int64_t{1} << 40;
+  o.proper_rotations = 17;
+  o.subspace_steps = 4;
+  o.residual = 0x1.fedcba9876543p-50;
+  o.left_orthogonality = 1e-300;
+  o.right_orthogonality = 0.1;
+  o.rank = 12;
+  o.factor_condition = 1 / 0.0;
+  o.members = 2;
+  o.phases = {{"a b", 0.1, 1e15}, {"", 0, 0}};
+  const std::string text = to_text(computed);
+  const std::optional<ComputedLarge> back = computed_of(text);
+  ASSERT_TRUE(back.has_value());
+  EXPECT_EQ(to_text(*back), text);
+  EXPECT_EQ(back->device, computed.device);
+  EXPECT_EQ(back->compute, computed.compute);
+  EXPECT_EQ(back->outcome.residual, o.residual);
+  EXPECT_EQ(back->outcome.factor_condition, o.factor_condition);
+  EXPECT_EQ(back->outcome.phases.size(), 2u);
+  for (size_t cut = 0; cut < text.size(); ++cut) {
+    const std::optional<ComputedLarge> part = computed_of(text.substr(0, cut));
+    EXPECT_TRUE(!part || to_text(*part) != text) << cut;
+  }
+  for (const char* wrong : {"", "2", "1\n\n\n\n"}) EXPECT_FALSE(computed_of(wrong).has_value());
+}
+
+TEST_F(LargeResumeTest, DescriptionsDifferWhereRequestsDo) {
+  LargeOpen base;
+  base.problem = {4, 2, DType::kF64, Order::kColumnMajor};
+  const std::string text = describe(base);
+  const auto expect_other = [&](auto change) {
+    LargeOpen other = base;
+    change(other);
+    EXPECT_NE(describe(other), text);
+  };
+  expect_other([](LargeOpen& o) { o.problem.rows = 5; });
+  expect_other([](LargeOpen& o) { o.problem.cols = 3; });
+  expect_other([](LargeOpen& o) { o.problem.dtype = DType::kF32; });
+  expect_other([](LargeOpen& o) { o.problem.order = Order::kRowMajor; });
+  expect_other([](LargeOpen& o) { o.decomposition = LargeProblem::kHermitian; });
+  expect_other([](LargeOpen& o) { o.signature = std::string("\x01\xff", 2); });
+  expect_other([](LargeOpen& o) { o.options.triangle = Triangle::kUpper; });
+  expect_other([](LargeOpen& o) { o.options.method = Method::kJacobi; });
+  expect_other([](LargeOpen& o) { o.options.vectors = Vectors::kNone; });
+  expect_other([](LargeOpen& o) { o.options.tolerance = 1e-300; });
+  expect_other([](LargeOpen& o) { o.options.max_sweeps = 1; });
+  expect_other([](LargeOpen& o) { o.options.strategy = PivotStrategy::kRoundRobin; });
+  expect_other([](LargeOpen& o) { o.options.variant = BlockVariant::kFullBlock; });
+  expect_other([](LargeOpen& o) { o.options.top_k = 1; });
+  expect_other([](LargeOpen& o) { o.options.certificate = true; });
+  expect_other([](LargeOpen& o) { o.options.starting_vectors = true; });
+  LargeOpen same = base;
+  same.resume = "token";
+  EXPECT_EQ(describe(same), text);
+}
+
+}  // namespace
+}  // namespace svdserve::server
