@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
-#include "client/cpp/calls/route.h"
 #include "client/cpp/wire/status.h"
 #include "wire/crc32c.h"
 #include "wire/limits.h"
@@ -217,14 +217,14 @@ Result<LargeReport> LargeCall::run() {
     Route route(core_, deadline_);
     for (;;) {
       Status status = attempt(route.next());
-      const auto delay = route.after(status);
+      const auto delay = pause_after(status, route);
       if (status.ok()) {
         result = receiver_.finish();
-        if (result.ok()) result->attempts = route.attempts();
+        if (result.ok()) result->attempts = attempts_;
         break;
       }
       result = status;
-      if (!delay || !may_repeat(status)) break;
+      if (!delay) break;
       std::unique_lock lock(mutex_);
       if (woken_.wait_until(lock, Clock::now() + *delay, [this] { return cancelled_; })) {
         result = cancelled();
@@ -242,6 +242,31 @@ bool LargeCall::may_repeat(const Status& status) const {
   return core_.replicas().width() > 1 && status.code == Code::kUnavailable && !committed_;
 }
 
+std::optional<std::chrono::nanoseconds> LargeCall::pause_after(const Status& status, Route& route) {
+  const auto delay = route.after(status);
+  const RetryPolicy& policy = core_.options().retry;
+  if (!committed_) token_.clear();
+  if (receiver_.accepted()) {
+    resumption_.reset();
+    resumed_ += resuming_ ? 1 : 0;
+  }
+  if (resuming_ && status.code == Code::kNotFound) {
+    token_.clear();
+    return std::chrono::nanoseconds(0);
+  }
+  // A matrix that ends one server after the other is given up, too.
+  if (token_.empty() || policy.max_attempts <= 1 || resumed_ >= policy.max_attempts) {
+    return may_repeat(status) ? delay : std::nullopt;
+  }
+  const auto now = Clock::now();
+  if (!resumption_) {
+    RetryPolicy until_deadline = policy;
+    until_deadline.max_attempts = std::numeric_limits<int>::max();
+    resumption_.emplace(until_deadline, deadline_ ? deadline_ : deadline_after(policy.max_server_delay, now));
+  }
+  return resumption_->next(status, now, uniform());
+}
+
 void LargeCall::cancel() {
   std::lock_guard lock(mutex_);
   cancelled_ = true;
@@ -254,8 +279,10 @@ Status LargeCall::attempt(grpc::GenericStub& stub) {
   set_deadline(context, deadline_);
   receiver_.restart();
   failure_ = {};
-  sent_ = 0;
-  writing_ = committed_ = false;
+  ++attempts_;
+  resuming_ = committed_ = !token_.empty();
+  sent_ = resuming_ ? sizes_.operand_bytes : 0;
+  writing_ = false;
   {
     std::lock_guard lock(mutex_);
     if (cancelled_) return cancelled();
@@ -289,7 +316,12 @@ Status LargeCall::drive(grpc::ClientContext& context, grpc::CompletionQueue& que
       case Event::kStarted:
         if (ok) {
           writing_ = true;
-          rpc_->Write(make_large_open(matrix_, options_), tag_of(Event::kWritten));
+          const grpc::ByteBuffer open = make_large_open(matrix_, options_, token_);
+          if (resuming_) {
+            rpc_->WriteLast(open, grpc::WriteOptions(), tag_of(Event::kWritten));
+          } else {
+            rpc_->Write(open, tag_of(Event::kWritten));
+          }
         }
         rpc_->Read(&received_, tag_of(Event::kRead));
         break;
@@ -325,7 +357,10 @@ void LargeCall::on_read() {
   }
   failure_ = receiver_.take(reply_, committed_);
   if (!failure_.ok()) return;
-  if (reply_.step == LargeStep::kAccepted) write_next();
+  if (reply_.step == LargeStep::kAccepted) {
+    token_ = reply_.resume;
+    write_next();
+  }
   // Ignore the server's upload progress; the client's own count is more recent.
   if (reply_.step == LargeStep::kProgress && reply_.progress.stage != LargeStage::kUpload) tell(reply_.progress);
   if (reply_.step == LargeStep::kFactorChunk) {

@@ -13,6 +13,8 @@
 #include <optional>
 
 #include "client/cpp/calls/core.h"
+#include "client/cpp/calls/retry.h"
+#include "client/cpp/calls/route.h"
 #include "client/cpp/large.h"
 #include "client/cpp/wire/large_wire.h"
 
@@ -60,8 +62,10 @@ class LargeCall : public Cancellable {
   LargeCall(Core& core, const LargeMatrix& matrix, const LargeSizes& sizes, const LargeOutputs& out,
             const LargeOptions& options, const CallOptions& call);
 
-  // Tries again, as the policy says, only where the server refused it before it took any of the operand. With several
-  // servers also where one went away before the operand was complete.
+  // Tries again, as the policy says, where the server refused it before it took any of the operand. With several servers
+  // also where one went away before the operand was complete. Where one goes away after that and has given a token, the
+  // call goes on with the matrix until its deadline; without a deadline, for RetryPolicy::max_server_delay. It sends the
+  // matrix again to a server that does not know the token.
   Result<LargeReport> run();
   void cancel() override;
 
@@ -69,6 +73,8 @@ class LargeCall : public Cancellable {
   enum class Event : uintptr_t { kStarted = 1, kWritten, kRead, kFinished };
 
   bool may_repeat(const Status& status) const;
+  // How long to wait after an attempt; nothing: give up.
+  std::optional<std::chrono::nanoseconds> pause_after(const Status& status, Route& route);
   Status attempt(grpc::GenericStub& stub);
   Status drive(grpc::ClientContext& context, grpc::CompletionQueue& queue);
   void on_read();
@@ -93,6 +99,11 @@ class LargeCall : public Cancellable {
   int64_t sent_ = 0;      // bytes of the operand that were handed to gRPC
   bool writing_ = false;  // a write is under way
   bool committed_ = false;
+  bool resuming_ = false;  // it goes on with the matrix of an earlier one
+
+  std::string token_;                        // to go on with the matrix; empty: there is none
+  std::optional<RetrySchedule> resumption_;  // since a server with the matrix went away
+  int attempts_ = 0, resumed_ = 0;           // begun; by a token, and accepted
 
   std::mutex mutex_;
   std::condition_variable woken_;           // a pause between attempts is over

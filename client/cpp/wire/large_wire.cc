@@ -85,6 +85,7 @@ void read_step(const v1::DecomposeLargeResponse& from, LargeReply* to) {
       to->step = LargeStep::kAccepted;
       to->chunk_bytes = from.accepted().chunk_bytes();
       to->operand_bytes = from.accepted().operand_bytes();
+      to->resume = from.accepted().resume();
       to->result_bytes = from.accepted().result_bytes();
       break;
     case v1::DecomposeLargeResponse::kProgress:
@@ -105,7 +106,7 @@ void read_step(const v1::DecomposeLargeResponse& from, LargeReply* to) {
 
 }  // namespace
 
-grpc::ByteBuffer make_large_open(const LargeMatrix& matrix, const LargeOptions& options) {
+grpc::ByteBuffer make_large_open(const LargeMatrix& matrix, const LargeOptions& options, const std::string& resume) {
   v1::DecomposeLargeRequest request;
   v1::LargeOpen& open = *request.mutable_open();
   open.set_data_type(to_proto<v1::DataType>(matrix.data_type));
@@ -116,6 +117,7 @@ grpc::ByteBuffer make_large_open(const LargeMatrix& matrix, const LargeOptions& 
   open.set_problem(to_proto<v1::LargeProblem>(options.problem));
   open.set_triangle(to_proto<v1::Triangle>(options.triangle));
   open.set_starting_vectors(matrix.starting_vectors != nullptr);
+  open.set_resume(resume);
   v1::LargeOptions& o = *open.mutable_options();
   o.set_method(to_proto<v1::Method>(options.method));
   o.set_vectors(to_proto<v1::Vectors>(options.vectors));

@@ -13,7 +13,8 @@
 
 namespace svdserve::client::internal {
 
-grpc::ByteBuffer make_large_open(const LargeMatrix& matrix, const LargeOptions& options);
+// `resume`: the token of the matrix to go on with, or empty.
+grpc::ByteBuffer make_large_open(const LargeMatrix& matrix, const LargeOptions& options, const std::string& resume);
 // The operand's bytes [offset, offset + size).
 grpc::ByteBuffer make_large_chunk(SendBuffers& buffers, const LargeMatrix& matrix, int64_t matrix_bytes, int64_t offset,
                                   int64_t size);
@@ -25,8 +26,9 @@ enum class LargeFactor : uint8_t { kUnknown, kValues, kLeft, kRight, kLast = kRi
 // One message of the server. Only the members of its step are meaningful.
 struct LargeReply {
   LargeStep step = LargeStep::kNothing;
-  int64_t chunk_bytes = 0;  // kAccepted, and so the next two
+  int64_t chunk_bytes = 0;  // kAccepted, and so the next three
   int64_t operand_bytes = 0, result_bytes = 0;
+  std::string resume = {};
   LargeProgress progress = {};                 // kProgress; elapsed_seconds are the server's
   LargeFactor factor = LargeFactor::kUnknown;  // kFactorChunk, and so the next three
   int64_t offset = 0;
