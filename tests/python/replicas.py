@@ -53,6 +53,10 @@ class Replica:
         """Now."""
         return self._sum("svdserve_inflight_factor_bytes", lambda line: True) > 0
 
+    def metric(self, name: str) -> float:
+        """The value of a series without labels."""
+        return self._sum(name + " ", lambda line: True)
+
     def _sum(self, name: str, counts: Callable[[str], bool]) -> float:
         with urllib.request.urlopen(f"http://{self._metrics}/metrics", timeout=SECONDS) as reply:
             lines = reply.read().decode().splitlines()

@@ -162,7 +162,7 @@ class ChannelSettings:
 
     def stack(self, factors: list[_large.Factor]) -> Stack:
         """The large matrices of a call."""
-        return Stack(factors, self.max_in_flight, self.rotation.width)
+        return Stack(factors, self.max_in_flight, self.rotation.width, self.retry)
 
     def route(self) -> Route:
         """For the attempts of one message."""

@@ -24,7 +24,7 @@ from ._channel import (DEFAULT_IN_FLIGHT, DEFAULT_MESSAGE_BYTES, DEFAULT_PIECE_B
                        small_request, there)
 from ._display.progress import OnProgress, shown
 from ._query import Query
-from ._replicas import CHECK_PATIENCE, Route
+from ._replicas import CHECK_PATIENCE, PauseAfter, Route, as_the_route_says
 from ._stack import Job, Pieces, Stack
 from ._transfer import Stop, transfer
 from .errors import Error, closed_error, from_rpc_error
@@ -907,14 +907,14 @@ class Client:
         stack.raise_failure()
 
     def _compute_large(self, job: Job, deadline: Deadline) -> None:
-        """Sends a large matrix; again only if the server rejected it before it took any of it."""
+        """Sends a large matrix; again as Job.pause_after() says."""
         def method(stub: Stub) -> Callable[..., Any]:
             return functools.partial(transfer, stub.decompose_large, stop=job.stop)
 
         route = self._settings.route()
         send = functools.partial(self._send, route, method, job.factor, job.factor.bytes, deadline)
         with job.factor.named_in_errors():
-            self._retry(route, send, send, deadline, job.may_repeat, job.stop)
+            self._retry(route, send, send, deadline, job.pause_after, job.stop)
 
     def _compute(self, messages: list[_codec.Message], query: Query, deadline: Deadline) -> None:
         if not messages:
@@ -972,7 +972,7 @@ class Client:
             raise
 
     def _retry(self, route: Route, first: Callable[[], Any], again: Callable[[], Any], deadline: Deadline,
-               may_repeat: Callable[[Error, float], bool] = lambda error, pause: True, stop: Stop | None = None) -> Any:
+               pause_after: PauseAfter = as_the_route_says, stop: Stop | None = None) -> Any:
         """The reply that `first` waits for. While it is worthwhile and allowed, `again` makes another attempt."""
         answer = first
         while True:
@@ -982,8 +982,8 @@ class Client:
                 raise closed_error() from None
             except grpc.RpcError as rpc_error:
                 error = from_rpc_error(rpc_error, self._closed.is_set(), route.address)
-                pause = route.pause(error, deadline.left())
-                if pause is None or not may_repeat(error, pause):
+                pause = pause_after(error, route.pause(error, deadline.left()), deadline.left())
+                if pause is None:
                     self._limits = None  # the server may have been replaced by one with others
                     raise error from rpc_error
             else:

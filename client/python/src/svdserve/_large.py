@@ -111,20 +111,32 @@ class Factor:
         self._telling = threading.Lock()
         self._begin = time.monotonic()
         self._bytes = operand.large_bytes  # with the starting vectors
+        self._token = b""
+        self.is_sent = False  # the whole operand, and commit
         self.restart()
         results = sum(target.nbytes for target in self._targets.values())
         self.bytes = self._bytes + results
         self._estimate = Estimate(self._bytes, results, query.flops(operand.rows, operand.cols))
 
     def restart(self) -> None:
-        """Prepares another call after a rejected one."""
+        """Prepares another call, which goes on with the matrix where the one before has a token."""
+        self._token = self.token
+        self.is_resumed = self.is_sent = bool(self._token)
         self.accepted = False
         self._chunk_bytes = CHUNK_BYTES
         self._targets = {plane.name: self._result.memory(plane.name, self._index)
                          for plane in self._operand.planes(self._query) if plane.name in _PLANES.values()}
         self._received = dict.fromkeys(self._targets, 0)
-        self.is_sent = False  # the whole operand, and commit
         self._summary: LargeSummary | None = None
+
+    @property
+    def token(self) -> bytes:
+        """To go on with the matrix in another call; empty: there is none, or the server has not got all of the matrix."""
+        return self._token if self.is_sent else b""
+
+    def forget_token(self) -> None:
+        """The server does not know it."""
+        self._token = b""
 
     @contextlib.contextmanager
     def named_in_errors(self) -> Iterator[None]:
@@ -149,11 +161,13 @@ class Factor:
                                   signature=self._query.signature,
                                   problem=_proto.LARGE_PROBLEMS[(self._query.eigenproblem or "unspecified").upper()],
                                   triangle=_proto.TRIANGLES[self._query.triangle.upper()],
-                                  starting_vectors=self._query.starting_vectors)
+                                  starting_vectors=self._query.starting_vectors, resume=self._token)
         return Request((_proto.DecomposeLargeRequest(open=opened).SerializeToString(),))
 
     def chunks(self) -> Iterator[Request]:
-        """The messages after the server's acceptance: the operand and commit."""
+        """The messages after the server's acceptance: the operand and commit. None for a matrix that is resumed."""
+        if self.is_resumed:
+            return
         offset = 0
         for matrix, dtype in self._operand.large_parts(self._index):
             for part in _parts(matrix, dtype, self._chunk_bytes):
@@ -187,6 +201,7 @@ class Factor:
         if self.accepted:
             raise invalid_reply("it accepts the matrix twice")
         self.accepted = True
+        self._token = reply.message.resume
         if reply.message.chunk_bytes < self._operand.element_type.itemsize:
             raise invalid_reply(f"it allows chunks of {reply.message.chunk_bytes} bytes, less than an element")
         sizes = reply.message.operand_bytes, reply.message.result_bytes

@@ -11,8 +11,10 @@ from typing import Any
 
 from ._codec import Message
 from ._large import Factor
+from ._replicas._resumption import Resumption
 from ._transfer import Stop
 from .errors import Error, Overloaded, Unavailable
+from .values import RetryPolicy
 
 _BYTES_AT_ONCE = 64 << 20  # of operands and results: larger matrices keep the server busy one by one
 
@@ -27,14 +29,23 @@ class Job:
     alone: bool  #: no other lane is left
 
     has_others: bool  #: there are other servers
+    resumption: Resumption
 
-    def may_repeat(self, error: Error, pause: float) -> bool:
-        """Whether it may be sent again after the error, and the pause.
+    def pause_after(self, error: Error, pause: float | None, left: float | None) -> float | None:
+        """Seconds to wait after the error before it is sent again; None: it is not. `pause`: of RetryPolicy alone.
 
         A server that took the operand may be computing it: only one that rejected it first is asked again. But where
-        another server is there, one that went away in the upload is not waited for.
+        another server is there, one that went away in the upload is not waited for. Where there is a token, the next
+        attempt goes on with the matrix.
         """
-        if self.stop.wanted or pause > 0 and not self.alone:
+        if self.stop.wanted:
+            return None
+        if (resumed := self.resumption.pause(self.factor, error, left)) is not None:
+            return resumed
+        return pause if pause is not None and self._may_repeat(error, pause) else None
+
+    def _may_repeat(self, error: Error, pause: float) -> bool:
+        if pause > 0 and not self.alone:
             return False
         return not self.factor.accepted or (
             self.has_others and isinstance(error, Unavailable) and not self.factor.is_sent)
@@ -48,10 +59,12 @@ class Stack:
     matrix waits, and a lane less goes on. The last lane sends rejected matrices again as RetryPolicy says.
     """
 
-    def __init__(self, factors: list[Factor], most_lanes: int, servers: int = 1) -> None:
+    def __init__(self, factors: list[Factor], most_lanes: int, servers: int = 1,
+                 policy: RetryPolicy = RetryPolicy()) -> None:
         largest = max((factor.bytes for factor in factors), default=0)
         self.lanes = max(1, min(most_lanes, len(factors), servers * max(1, _BYTES_AT_ONCE // max(1, largest))))
         self._servers = servers
+        self._policy = policy
         self._factors = factors
         self._waiting = list(range(len(factors)))  # a heap
         self._stops: dict[int, Stop] = {}  # of those under way
@@ -66,7 +79,8 @@ class Stack:
                 return None
             index = heapq.heappop(self._waiting)
             self._stops[index] = Stop()
-            return Job(index, self._factors[index], self._stops[index], self.lanes == 1, self._servers > 1)
+            return Job(index, self._factors[index], self._stops[index], self.lanes == 1, self._servers > 1,
+                       Resumption(self._policy))
 
     def done(self, job: Job) -> None:
         """The matrix has its results."""

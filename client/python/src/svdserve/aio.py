@@ -19,7 +19,7 @@ from ._channel import (DEFAULT_IN_FLIGHT, DEFAULT_MESSAGE_BYTES, DEFAULT_PIECE_B
                        small_request)
 from ._display.progress import OnProgress, shown
 from ._query import Query
-from ._replicas import CHECK_PATIENCE, Route
+from ._replicas import CHECK_PATIENCE, PauseAfter, Route, as_the_route_says
 from ._stack import Job, Stack
 from ._transfer import transfer
 from .errors import Error, closed_error, from_rpc_error
@@ -167,7 +167,7 @@ class AsyncClient(AsyncVerbs):
         stack.raise_failure()
 
     async def _compute_large(self, job: Job, deadline: Deadline) -> None:
-        """Sends a large matrix; again only if the server rejected it before it took any of it."""
+        """Sends a large matrix; again as Job.pause_after() says."""
 
         route = self._settings.route()
 
@@ -186,7 +186,7 @@ class AsyncClient(AsyncVerbs):
                 await asyncio.wait([work])
 
         with job.factor.named_in_errors():
-            await self._retry(route, once, deadline, job.may_repeat)
+            await self._retry(route, once, deadline, job.pause_after)
 
     async def _compute(self, messages: list[_codec.Message], query: Query, deadline: Deadline) -> None:
         if not messages:
@@ -219,15 +219,15 @@ class AsyncClient(AsyncVerbs):
             request, timeout=deadline.remaining(), metadata=metadata), deadline)
 
     async def _retry(self, route: Route, send: Callable[[], Awaitable[Any]], deadline: Deadline,
-                     may_repeat: Callable[[Error, float], bool] = lambda error, pause: True) -> Any:
+                     pause_after: PauseAfter = as_the_route_says) -> Any:
         """The reply to `send`, which is repeated while it is worthwhile and allowed."""
         while True:
             try:
                 reply = await send()
             except grpc.RpcError as rpc_error:
                 error = from_rpc_error(rpc_error, self._closed, route.address)
-                pause = route.pause(error, deadline.left())
-                if pause is None or not may_repeat(error, pause):
+                pause = pause_after(error, route.pause(error, deadline.left()), deadline.left())
+                if pause is None:
                     self._limits = None  # the server may have been replaced by one with others
                     raise error from rpc_error
             except asyncio.CancelledError:

@@ -25,6 +25,15 @@ CHECK_PATIENCE = 2.0
 _OF_NAME = 3  # servers that a name may stand for, which gRPC tells nobody about
 
 
+#: Of an error, the route's pause and the seconds that are left: the pause before another attempt; None: give up.
+PauseAfter = Callable[[Error, float | None, float | None], float | None]
+
+
+def as_the_route_says(_: Error, pause: float | None, __: float | None) -> float | None:
+    """A PauseAfter that has no will of its own."""
+    return pause
+
+
 class _Replica:
     def __init__(self, address: str) -> None:
         self.address = address

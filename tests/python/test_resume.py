@@ -1,0 +1,272 @@
+"""A server that is killed while it has a large matrix: the call goes on with the next one, with the same bits."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import shutil
+import signal
+import subprocess
+import threading
+import time
+import types
+from pathlib import Path
+
+import numpy as np
+import pytest
+from replicas import Fleet, wait_until
+
+import svdserve
+from svdserve._replicas._resumption import Resumption
+
+IS_LONG = os.environ.get("SVDSERVE_TEST_SIZE") == "long"
+PATIENT = svdserve.RetryPolicy(max_attempts=1000, max_backoff=0.2)  # a start takes long on a busy machine
+
+
+class Survivor:
+    """A server, and the next one at its address with its directory, and so on."""
+
+    def __init__(self, folder: Path) -> None:
+        self.checkpoints = folder / "checkpoints"
+        self.checkpoints.mkdir(mode=0o700)
+        self.fleet = Fleet(folder / "servers")
+        (folder / "servers").mkdir()
+        self.server = self.fleet.start(f"--checkpoint-dir={self.checkpoints}")
+
+    def replace(self) -> None:
+        """By kill -9."""
+        self.server.kill()
+        self.server = self.fleet.start(f"--checkpoint-dir={self.checkpoints}", listen=self.server.address)
+
+
+@pytest.fixture
+def survivor(tmp_path, start_server):
+    survivor = Survivor(tmp_path)
+    yield survivor
+    survivor.fleet.end()
+
+
+@pytest.fixture
+def matrix():
+    return np.random.default_rng(5).standard_normal((600, 520))
+
+
+def blocking(address, a, progress, *, retry=PATIENT):
+    with svdserve.Client(address, retry=retry) as client:
+        return client.svd(a, progress=progress, timeout=600)
+
+
+def with_asyncio(address, a, progress, *, retry=PATIENT):
+    async def call():
+        async with svdserve.AsyncClient(address, retry=retry) as client:
+            return await client.svd(a, progress=progress, timeout=600)
+
+    return asyncio.run(call())
+
+
+both = pytest.mark.parametrize("svd", [blocking, with_asyncio])
+
+
+def assert_same(got, want):
+    for name in ("U", "S", "Vh"):
+        np.testing.assert_array_equal(getattr(got, name), getattr(want, name))
+
+
+class Once:
+    """Progress that calls `action` when a stage has begun for which `wanted` holds, and never again."""
+
+    def __init__(self, wanted, action):
+        self._wanted, self._action, self.done = wanted, action, False
+
+    def __call__(self, progress):
+        if not self.done and self._wanted(progress.stage):
+            self.done = True
+            self._action()
+
+
+@both
+@pytest.mark.parametrize("stage", ["compute", "download"])
+def test_a_killed_server_costs_no_upload(survivor, matrix, svd, stage):
+    want = svd(survivor.server.address, matrix, None)
+    for _ in range(20):  # on a busy machine all may have been sent before the client hears of it
+        kill = Once(lambda s: s == "download" if stage == "download" else s not in ("upload", "download"),
+                    survivor.replace)
+        assert_same(svd(survivor.server.address, matrix, kill), want)
+        assert kill.done
+        assert survivor.server.metric("svdserve_factor_received_bytes_total") == 0
+        if survivor.server.metric("svdserve_factors_resumed_total") == 1:
+            break
+    else:
+        pytest.fail("the call never went on with its matrix")
+    assert wait_until(lambda: survivor.server.metric("svdserve_checkpoint_bytes") == 0)
+    assert [p.name for p in survivor.checkpoints.iterdir()] == ["lock"]
+
+
+@both
+def test_a_matrix_that_the_next_server_does_not_know_is_sent_again(survivor, matrix, svd):
+    want = svd(survivor.server.address, matrix, None)
+
+    def forget():
+        survivor.server.kill()
+        for folder in survivor.checkpoints.iterdir():
+            if folder.is_dir():
+                shutil.rmtree(folder)
+        survivor.replace()
+
+    for _ in range(20):
+        kill = Once(lambda s: s not in ("upload", "download"), forget)
+        assert_same(svd(survivor.server.address, matrix, kill), want)
+        assert kill.done
+        if survivor.server.metric("svdserve_factor_received_bytes_total") == matrix.nbytes:
+            return
+    pytest.fail("the matrix was never sent again")
+
+
+@both
+def test_a_server_that_stops_for_good_reason_hands_over(survivor, matrix, svd):
+    """As at a rolling update: it gives up what takes too long, and the next one goes on."""
+    want = svd(survivor.server.address, matrix, None)
+
+    def update():
+        survivor.server.signal(signal.SIGTERM)
+        time.sleep(0.3)
+        survivor.server.signal(signal.SIGINT)
+        survivor.server.process.wait(600)
+        survivor.replace()
+
+    kill = Once(lambda s: s not in ("upload", "download"), update)
+    assert_same(svd(survivor.server.address, matrix, kill), want)
+
+
+@both
+def test_without_retries_the_call_fails(survivor, matrix, svd):
+    for _ in range(20):
+        kill = Once(lambda s: s not in ("upload", "download"), survivor.replace)
+        try:
+            svd(survivor.server.address, matrix, kill, retry=svdserve.RetryPolicy(max_attempts=1))
+        except svdserve.Unavailable:
+            return
+    pytest.fail("the call never failed")
+
+
+def test_several_matrices_go_on_side_by_side(survivor):
+    stack = np.random.default_rng(7).standard_normal((3, 560, 520))
+    want = blocking(survivor.server.address, stack, None)
+    kill = Once(lambda s: s not in ("upload", "download"), survivor.replace)
+    with svdserve.Client(survivor.server.address, retry=PATIENT) as client:
+        try:
+            got = client.svd(stack, progress=kill, timeout=600)
+        except svdserve.Unavailable:  # of a matrix that the server had taken, but not all of it
+            got = client.svd(stack, timeout=600)
+    assert_same(got, want)
+
+
+def test_at_random_moments(survivor, matrix):
+    """The bits are the same whenever the server is killed. After commit nothing is sent twice."""
+    random_moments = random.Random(11)
+    if IS_LONG:
+        matrix = np.random.default_rng(5).standard_normal((1 << 16, 512))
+    begin = time.monotonic()
+    want = blocking(survivor.server.address, matrix, None)
+    took = time.monotonic() - begin
+    for _ in range(20 if IS_LONG else 5):
+        stages = ["upload"]
+        at_kill = []
+
+        def kill(stages=stages, at_kill=at_kill):
+            at_kill.append(stages[-1])
+            survivor.replace()
+
+        timer = threading.Timer(random_moments.uniform(0, 1.1 * took), kill)
+        timer.start()
+        try:
+            got = blocking(survivor.server.address, matrix, lambda p, stages=stages: stages.append(p.stage))
+        except svdserve.Unavailable:
+            assert at_kill == ["upload"]  # before commit there is nothing to go on with
+            got = want
+        timer.join()
+        assert_same(got, want)
+        if survivor.server.metric("svdserve_factors_resumed_total"):
+            assert survivor.server.metric("svdserve_factor_received_bytes_total") == 0
+
+
+def test_svdctl_goes_on(survivor, matrix, tmp_path):
+    svdctl = Path(os.environ["SVDSERVE_BUILD_DIR"], "bin", "svdctl")
+    np.save(tmp_path / "a.npy", matrix)
+
+    def run(name):
+        return subprocess.Popen([svdctl, "svd", tmp_path / "a.npy", "-o", tmp_path / name, "--method", "jacobi",
+                                 "--address", survivor.server.address, "--timeout", "600s"],
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+    first = run("want")
+    output, _ = first.communicate(timeout=600)
+    assert first.returncode == 0, output
+    for _ in range(20):  # it may be done before it is noticed
+        second = run("got")
+        assert wait_until(lambda: list(survivor.checkpoints.glob("*/request")) or second.poll() is not None)
+        survivor.replace()
+        output, _ = second.communicate(timeout=600)
+        assert second.returncode == 0, output
+        for part in ("u", "s", "vh"):
+            assert (tmp_path / f"got.{part}.npy").read_bytes() == (tmp_path / f"want.{part}.npy").read_bytes()
+        if survivor.server.metric("svdserve_factors_resumed_total") == 1:
+            assert survivor.server.metric("svdserve_factor_received_bytes_total") == 0
+            return
+    pytest.fail("svdctl never went on with its matrix")
+
+
+# --- when to go on, by the rules alone -----------------------------------------------------------
+
+GONE = svdserve.Unavailable("gone")
+UNKNOWN = svdserve.Error("unknown", reason="RESUME_UNKNOWN")
+
+
+class FakeFactor(types.SimpleNamespace):
+    def forget_token(self):
+        self.token = b""
+
+
+def make(policy=svdserve.RetryPolicy(initial_backoff=1.0, max_backoff=4.0, max_server_delay=60.0), **factor):
+    now = [100.0]
+    return (Resumption(policy, lambda: now[0]), FakeFactor(**{"accepted": False, "is_resumed": False, "token": b"t"} | factor),
+            now)
+
+
+def test_pauses_grow_and_last_as_long_as_the_timeout():
+    resumption, factor, _ = make()
+    pauses = [resumption.pause(factor, GONE, 50.0) for _ in range(50)]
+    assert all(0.5 * min(4.0, 2.0**i) <= pause <= min(4.0, 2.0**i) for i, pause in enumerate(pauses))
+    assert resumption.pause(factor, GONE, 0.1) is None
+
+
+def test_without_a_timeout_they_end_as_well():
+    resumption, factor, now = make()
+    assert resumption.pause(factor, GONE, None) is not None
+    now[0] += 59
+    assert resumption.pause(factor, GONE, None) is None
+    factor.accepted = True  # a server went on with it, and they begin anew
+    assert resumption.pause(factor, GONE, None) is not None
+
+
+@pytest.mark.parametrize("factor", [{"token": b""}, {"policy": svdserve.RetryPolicy(max_attempts=1)}])
+def test_nothing_to_go_on_with(factor):
+    resumption, factor, _ = make(**factor)
+    assert resumption.pause(factor, GONE, 50.0) is None
+
+
+def test_other_errors_are_final():
+    resumption, factor, _ = make()
+    assert resumption.pause(factor, svdserve.InvalidArgument("wrong"), 50.0) is None
+
+
+def test_an_unknown_token_is_forgotten():
+    resumption, factor, _ = make(is_resumed=True)
+    assert resumption.pause(factor, UNKNOWN, 50.0) == 0.0
+    assert factor.token == b""
+
+
+def test_a_matrix_that_ends_every_server_is_given_up():
+    resumption, factor, _ = make(policy=svdserve.RetryPolicy(max_attempts=3), accepted=True, is_resumed=True)
+    assert [resumption.pause(factor, GONE, 50.0) is not None for _ in range(4)] == [True, True, False, False]
