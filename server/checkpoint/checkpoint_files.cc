@@ -121,7 +121,7 @@ CheckpointDirectory CheckpointDirectory::open(const std::string& path, std::stri
     return out;
   }
   if (about.st_uid != geteuid() || (about.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
-    *reason = "it must belong to the server's user, and nobody else may write to it";
+    *reason = "it must belong to the server's user, and be writable by no other";
     return out;
   }
   Descriptor lock(openat(directory.get(), kLockName, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));

@@ -44,7 +44,7 @@ ResumeToken token_of(const std::string& folder) {
   return absl::HexStringToBytes(folder);
 }
 
-// What a request file says.
+// The contents of a request file.
 struct RequestText {
   std::string owner, description;
   int64_t bytes = 0;
@@ -64,7 +64,7 @@ std::optional<RequestText> read_request(const std::string& text) {
 
 }  // namespace
 
-// What is below `given_up` is guarded by the store's lock.
+// Fields below `saved` are guarded by the store's lock.
 struct CheckpointEntry {
   ResumeToken token;
   std::string folder;

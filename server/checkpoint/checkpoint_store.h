@@ -1,5 +1,5 @@
-// What a large matrix needs to survive the server: its operand and its results on disk, under a token that the caller
-// shows to go on. docs: server/decisions/0106-large-matrices-survive-a-restart.md.
+// Operands and results of large matrices on disk, so that they survive the server. A caller shows a token to go on with
+// its matrix. server/decisions/0106-large-matrices-survive-a-restart.md says why it is so.
 #ifndef SVDSERVE_SERVER_CHECKPOINT_CHECKPOINT_STORE_H_
 #define SVDSERVE_SERVER_CHECKPOINT_CHECKPOINT_STORE_H_
 
@@ -17,7 +17,7 @@
 
 namespace svdserve::server {
 
-// 16 random bytes. Whoever knows them may go on with the matrix, from the owner's address.
+// 16 random bytes. Their owner may go on with the matrix.
 using ResumeToken = std::string;
 inline constexpr size_t kResumeTokenBytes = 16;
 
@@ -31,7 +31,7 @@ struct CheckpointEntry;
 // from then on the claim is void, and its functions do nothing. Move-only; not thread-safe. The store outlives it.
 class Checkpoint {
  public:
-  // Told why a part was not transferred, or nothing where it was. On the store's thread.
+  // Told why a part was not transferred, or nothing where it was. Called on the store's thread.
   using Done = std::function<void(const std::string& failed)>;
 
   Checkpoint() = default;

@@ -280,7 +280,7 @@ TEST_F(CheckpointStoreTest, ADirectoryIsForOneServerAndOneUser) {
   EXPECT_EQ(reopen(), "another server uses it");
   store_.reset();
   ASSERT_EQ(chmod(directory_.c_str(), 0770), 0);
-  EXPECT_EQ(reopen(), "it must belong to the server's user, and nobody else may write to it");
+  EXPECT_EQ(reopen(), "it must belong to the server's user, and be writable by no other");
   ASSERT_EQ(chmod(directory_.c_str(), 0755), 0);
   EXPECT_EQ(reopen(), "opened");
   fs::remove_all(directory_);

@@ -63,8 +63,8 @@ class LargeCall : public Cancellable {
             const LargeOptions& options, const CallOptions& call);
 
   // Tries again, as the policy says, where the server refused it before it took any of the operand. With several servers
-  // also where one went away before the operand was complete. Where one goes away after that and has given a token, the
-  // call goes on with the matrix until its deadline; without a deadline, for RetryPolicy::max_server_delay. It sends the
+  // also where one went away before the operand was complete. After that, where the server has given a token, the call
+  // goes on with the matrix. It tries so until its deadline, without one for RetryPolicy::max_server_delay. It sends the
   // matrix again to a server that does not know the token.
   Result<LargeReport> run();
   void cancel() override;

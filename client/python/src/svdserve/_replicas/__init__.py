@@ -25,7 +25,7 @@ CHECK_PATIENCE = 2.0
 _OF_NAME = 3  # servers that a name may stand for, which gRPC tells nobody about
 
 
-#: Of an error, the route's pause and the seconds that are left: the pause before another attempt; None: give up.
+#: The pause before another attempt, None: give up. Arguments: the error, the route's pause, the seconds that are left.
 PauseAfter = Callable[[Error, float | None, float | None], float | None]
 
 
