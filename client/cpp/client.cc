@@ -193,6 +193,11 @@ Stream Client::open_stream(const StreamOptions& options) {
 
 Result<ServerInfo> Client::server_info(const CallOptions& call) { return internal::server_info(*core_, call); }
 
+Result<CapacityPlan> Client::plan_capacity(const Batch& batch, const ComputeOptions& compute, const Demand& demand,
+                                           const CallOptions& call) {
+  return internal::plan_capacity(*core_, batch, compute, demand, call);
+}
+
 Result<bool> Client::healthy(const std::string& service, const CallOptions& call) {
   return internal::healthy(*core_, service, call);
 }

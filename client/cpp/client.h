@@ -209,6 +209,10 @@ class SVDSERVE_CLIENT_API Client : public Verbs<false> {
 
   // The server's version, abilities, limits and devices. Asks each time; the limits are remembered for cutting batches.
   Result<ServerInfo> server_info(const CallOptions& call = {});
+  // The cores, GPUs, replicas and limits of memory for a load of requests like this batch with these options. The
+  // server reckons by the times that it has measured. batch.data is not read. Older servers fail with UNIMPLEMENTED.
+  Result<CapacityPlan> plan_capacity(const Batch& batch, const ComputeOptions& compute, const Demand& demand,
+                                     const CallOptions& call = {});
   // True: serving. False: it replies, but does not serve (draining, or no healthy device).
   // `service` empty: the server as a whole.
   Result<bool> healthy(const std::string& service = {}, const CallOptions& call = {});

@@ -366,6 +366,26 @@ int64_t DevicePool::matrices_within(const Plan& plan, int64_t most, int64_t most
   return least <= work ? most : count_within(*quickest, plan, {most, least}, work);
 }
 
+std::vector<DeviceCost> DevicePool::costs(const Plan& plan, int64_t matrices, int64_t most, absl::Duration work) const {
+  std::vector<DeviceCost> costs;
+  MutexLock lock(&mu_);
+  for (const auto& entry : devices_) {
+    if (!entry->healthy) continue;
+    const DeviceInfo& info = entry->device->info();
+    const Run all{most, entry->costs.predict(plan, most).typical};
+    const int64_t batch = all.took <= work ? most : count_within(entry->costs, plan, all, work);
+    const CostEstimate request = entry->costs.predict(plan, matrices);
+    costs.push_back({.device = info.name,
+                     .is_gpu = info.kind != DeviceKind::kHost,
+                     .threads = info.threads,
+                     .request = request.typical,
+                     .batch_matrices = batch,
+                     .batch = entry->costs.predict(plan, batch).typical,
+                     .measured = request.optimistic > absl::ZeroDuration()});
+  }
+  return costs;
+}
+
 absl::Duration DevicePool::earliest_done(const Plan& plan, int64_t matrices, int64_t ahead, bool divisible) const {
   const double n = static_cast<double>(ahead + matrices);
   std::vector<Pace> paces;

@@ -38,6 +38,7 @@
 #include "absl/types/span.h"
 #include "server/base/clock.h"
 #include "server/base/mutex.h"
+#include "server/device/cost/capacity.h"
 #include "server/device/cost/cost_table.h"
 #include "server/device/device.h"
 #include "server/device/device_load.h"
@@ -123,6 +124,10 @@ class DevicePool final : public DeviceMonitor {
   // within twice its time, up to most_of_long. A device that computes one matrix on a part of it computes several at
   // once.
   int64_t matrices_within(const Plan& plan, int64_t most, int64_t most_of_long, absl::Duration work) const;
+
+  // The times of `matrices` and of a batch of at most `most` on each healthy device; both numbers are multiples of the
+  // plan's group. `work`: as of matrices_within().
+  std::vector<DeviceCost> costs(const Plan& plan, int64_t matrices, int64_t most, absl::Duration work) const;
 
   // The time after which `matrices` could be done that wait behind `ahead` others of the same plan, at best. Every run
   // is as short as it ever is, and all other waiting work is left aside. `divisible`: they may be spread over devices.

@@ -29,6 +29,7 @@ inline constexpr char kEigendecompose[] = "/svdserve.v1.SvdService/Eigendecompos
 inline constexpr char kEigendecomposeStream[] = "/svdserve.v1.SvdService/EigendecomposeStream";
 inline constexpr char kDecomposeLarge[] = "/svdserve.v1.SvdService/DecomposeLarge";
 inline constexpr char kGetServerInfo[] = "/svdserve.v1.SvdService/GetServerInfo";
+inline constexpr char kPlanCapacity[] = "/svdserve.v1.SvdService/PlanCapacity";
 inline constexpr char kHealthCheck[] = "/grpc.health.v1.Health/Check";
 
 inline constexpr char kServiceName[] = "svdserve.v1.SvdService";
