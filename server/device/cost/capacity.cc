@@ -7,8 +7,8 @@
 namespace svdserve::server {
 namespace {
 
-// Time of the host's cores that gRPC, decoding and encoding take, as measured by svdctl bench --server-pid over
-// loopback: of a call, and of each byte of its request and reply. TLS takes more.
+// The time of the host's cores that gRPC, decoding and encoding take for a call, and for each byte of its request and
+// reply. Measured by svdctl bench --server-pid over loopback. TLS takes more.
 constexpr double kSecondsOfCall = 60e-6;
 constexpr double kSecondsOfByte = 0.25e-9;
 
@@ -16,7 +16,7 @@ constexpr int kMostTwentieths = 14;  // of utilization: 0.7
 
 constexpr int64_t kMiB = int64_t{1} << 20;
 
-// What a replica computes with, for requests of one size.
+// The cores and GPUs of a replica, and their times for requests of one size.
 struct Replica {
   double cores = 0, gpus = 0;                // 0 cores: the server computes on GPUs alone
   double core_seconds = 0, gpu_seconds = 0;  // of a request

@@ -26,6 +26,6 @@ __version__ = _version("svdserve")
 __all__ = [
     "AsyncClient", "Cancelled", "CapacityPlan", "Certificate", "Client", "DeadlineExceeded", "Device", "DeviceCost",
     "EigLeftResult", "EigResult", "EighResult", "Error", "FieldViolation", "Internal", "InvalidArgument", "LargeSummary",
-    "Limits", "LocalClient", "MatrixStatus", "MimoResult", "Overloaded", "Phase", "Progress", "RetryPolicy", "SVDResult", "ServerInfo", "Tls",
-    "Unauthenticated", "Unavailable", "Unimplemented", "__version__", "as_operand", "local",
+    "Limits", "LocalClient", "MatrixStatus", "MimoResult", "Overloaded", "Phase", "Progress", "RetryPolicy", "SVDResult",
+    "ServerInfo", "Tls", "Unauthenticated", "Unavailable", "Unimplemented", "__version__", "as_operand", "local",
 ]
