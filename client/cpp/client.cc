@@ -72,6 +72,10 @@ Status check_one_address(const std::string& address) {
   for (const char* const scheme : {"unix:", "unix-abstract:", "dns:", "ipv4:", "ipv6:", "vsock:"}) {
     if (address.rfind(scheme, 0) == 0) return {};
   }
+  if (address.find_first_of("; \t") != std::string::npos) {
+    return internal::invalid("address",
+                             "must have a comma between two servers, such as a:1,b:2, but is \"" + address + "\"");
+  }
   const size_t colon = address.rfind(':');
   const std::string port = colon == std::string::npos ? "" : address.substr(colon + 1);
   const bool is_number = !port.empty() && port.size() <= 5 && port.find_first_not_of("0123456789") == std::string::npos;

@@ -383,6 +383,17 @@ TEST_F(CommandsTest, LoadHasTheMethodsOfItsProblem) {
   EXPECT_EQ(method, v1::METHOD_QR);
 }
 
+TEST_F(CommandsTest, VerboseTellsOfRetries) {
+  FakeService drains(
+      [](const Seen& seen) { return seen.number == 0 ? Answer{.code = 14, .message = "draining"} : Answer(); });
+  write("one.npy", {1, 2, 2}, 4);
+  const Outcome o = run(run_values, {path("one.npy"), "--verbose"}, drains.address());
+  EXPECT_EQ(o.code, kDone) << o.err;
+  EXPECT_THAT(o.err, HasSubstr("svdctl values: " + drains.address() + ": attempt 2 of 8 follows in "));
+  FakeService also([](const Seen& seen) { return Answer{.code = seen.number == 0 ? 14 : 0}; });
+  EXPECT_THAT(run(run_values, {path("one.npy")}, also.address()).err, Not(HasSubstr("attempt")));
+}
+
 TEST_F(CommandsTest, PlanChecksItsWordsFirst) {
   for (const auto& [words, what] : std::vector<std::pair<Words, const char*>>{
            {{}, "--rate must be given, above 0"},

@@ -299,7 +299,7 @@ int run_bench(const std::vector<std::string>& words) {
   std::string why;
   const auto mix = make_mix(o, compute, &why);
   if (!mix) return bad_usage(context, why);
-  auto options = context.connection.options();
+  auto options = context.client_options();
   if (!options.ok()) return fail(context, options.status());
   options->connections = static_cast<int>(std::min<int64_t>(o.connections, 10000));
   // Before any load: one reply, so that a wrong address is an error and not a table of failures.

@@ -174,7 +174,7 @@ int run_plan(const std::vector<std::string>& words) {
   Arguments a = declared(&args);
   if (const auto code = parse_or_explain(&a, context, words)) return *code;
   if (const auto wrong = read_words(&args)) return bad_usage(context, *wrong);
-  const auto options = context.connection.options();
+  const auto options = context.client_options();
   if (!options.ok()) return fail(context, options.status());
   client::Client client(*options);
   const auto plan = client.plan_capacity(args.batch, args.compute, args.demand, context.connection.call());
