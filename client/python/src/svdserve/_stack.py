@@ -31,11 +31,18 @@ class Job:
     def may_repeat(self, error: Error, pause: float) -> bool:
         """Whether it may be sent again after the error, and the pause.
 
-        A server that took the operand may be computing it: only one that rejected it first is asked again. But where
-        another server is there, one that went away in the upload is not waited for.
+        Beside other lanes it does not wait: it goes back to the stack, and this lane ends.
         """
         if self.stop.wanted or pause > 0 and not self.alone:
             return False
+        return self.is_repeatable(error)
+
+    def is_repeatable(self, error: BaseException) -> bool:
+        """Whether the matrix may be sent again at all.
+
+        A server that took the operand may be computing it: only one that rejected it first is asked again. But where
+        another server is there, one that went away in the upload is not waited for.
+        """
         return not self.factor.accepted or (
             self.has_others and isinstance(error, Unavailable) and not self.factor.is_sent)
 
@@ -79,7 +86,7 @@ class Stack:
             del self._stops[job.index]
             if job.stop.wanted:
                 return False
-            if not job.alone and not job.factor.accepted and _may_pass(error):
+            if not job.alone and job.is_repeatable(error) and _may_pass(error):
                 heapq.heappush(self._waiting, job.index)
                 if self.lanes == 1:
                     return False  # the others ended meanwhile
