@@ -1,5 +1,6 @@
 #include "server/pipeline.h"
 
+#include <algorithm>
 #include <atomic>
 #include <new>
 #include <utility>
@@ -28,6 +29,12 @@ int64_t bytes_in_memory(const AdmittedRequest& batch) {
   const int64_t count = batch.request.count;
   return static_cast<int64_t>(batch.request.operand_bytes()) + static_cast<int64_t>(result_bytes(batch.plan, count)) +
          count * static_cast<int64_t>(sizeof(MatrixStatus) + sizeof(MatrixException));
+}
+
+// Bytes of `count` things of `one` bytes, or none where they are too many to count, which validate() rejects.
+size_t bytes_of_all(int64_t count, int64_t one) {
+  int64_t all = 0;
+  return count < 0 || __builtin_mul_overflow(count, one, &all) ? 0 : static_cast<size_t>(all);
 }
 
 // Gives the results of the batches, which share one memory, their places in it.
@@ -209,6 +216,34 @@ RequestHandle Pipeline::submit_groups(std::vector<Request> groups, GroupsCallbac
 
 void Pipeline::cancel(const RequestHandle& handle) {
   for (const std::weak_ptr<void>& job : handle.jobs) impl_->scheduler.cancel(job);
+}
+
+Error Pipeline::plan_capacity(Request request, const Demand& demand, CapacityPlan* plan) const {
+  const PipelineOptions& o = impl_->options;
+  if (const PlanOrError planned = make_plan(request.problem, *request.options); planned.plan) {
+    request.payload_bytes = bytes_of_all(request.count, static_cast<int64_t>(stored_bytes(request.problem)));
+    const bool starts = planned.plan->starting_vectors;
+    const auto of_start = starts ? static_cast<int64_t>(starting_bytes(*planned.plan)) : 0;
+    request.starting_vectors_bytes = bytes_of_all(request.count, of_start);
+  }
+  Validated validated;
+  if (Error error = validate(request, impl_->limits(), &validated); !error.ok()) return error;
+  if (request.count == 0) {
+    return {absl::StatusCode::kInvalidArgument, Reason::kInvalidField, "must be at least 1", "matrices.count", {}};
+  }
+  const Plan& of = validated.plan;
+  const int64_t group = of.outputs.group;
+  const auto by_bytes = o.max_batch_bytes / static_cast<int64_t>(operand_bytes(of));
+  const int64_t most = std::max<int64_t>(1, std::min(by_bytes, o.max_batch_matrices) / group) * group;
+  std::vector<DeviceCost> costs = impl_->pool.costs(of, request.count, most, o.max_batch_work);
+  if (costs.empty()) {
+    return {absl::StatusCode::kUnavailable, Reason::kDeviceFault, "no device is healthy", "", absl::Seconds(1)};
+  }
+  const AdmittedRequest admitted{of, std::move(request), {}, {}};
+  const auto operands = static_cast<int64_t>(admitted.request.operand_bytes());
+  const RequestSize size{admitted.request.count, operands, validated.result_bytes, bytes_in_memory(admitted)};
+  *plan = server::plan_capacity(std::move(costs), size, demand, {o.max_message_bytes, o.max_batch_bytes});
+  return {};
 }
 
 void Pipeline::start_drain() { impl_->ledger.start_drain(); }

@@ -9,6 +9,7 @@
 #include "absl/time/time.h"
 #include "server/admission.h"
 #include "server/base/clock.h"
+#include "server/device/cost/capacity.h"
 #include "server/device/device.h"
 #include "server/metrics/recorder.h"
 #include "server/on_device_lost.h"
@@ -86,6 +87,10 @@ class Pipeline {
   // Answers the request with CANCELLED, unless it was answered before. A request that waits leaves the queue and frees
   // its memory at once; one on a device does so when the device lets go of it.
   void cancel(const RequestHandle& handle);
+
+  // Plans for a load of requests like this one, whose operands are not there. Fails as submit() would for its sizes
+  // and options, and where no device is healthy.
+  Error plan_capacity(Request request, const Demand& demand, CapacityPlan* plan) const;
 
   // From now on submit() refuses with DRAINING.
   void start_drain();

@@ -3,6 +3,7 @@
 #include <cerrno>
 
 #include "client/cli/files/file_error.h"
+#include "client/cli/printable.h"
 
 namespace svdserve::cli {
 
@@ -12,6 +13,15 @@ void Context::declare(Arguments* a, const char* verbose_help) {
   a->flag("--quiet", "print no summary", &quiet);
   if (verbose_help != nullptr) a->flag("--verbose", verbose_help, &verbose);
   connection.declare(a);
+}
+
+client::Result<client::ClientOptions> Context::client_options() const {
+  auto options = connection.options();
+  if (!options.ok() || !verbose) return options;
+  options->log = [name = command](client::LogLevel, const std::string& line) {
+    std::fprintf(stderr, "svdctl %s: %s\n", name.c_str(), printable(line).c_str());
+  };
+  return options;
 }
 
 client::Status Context::print(const std::string& summary) const {

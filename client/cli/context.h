@@ -23,6 +23,8 @@ struct Context {
   bool verbose = false;         // also times of the server, and every matrix that is not ok
   bool data_on_stdout = false;  // an array or values go there, so that the summary goes to stderr
 
+  // Those of the connection; with --verbose a line on stderr for each retry and each failover.
+  client::Result<client::ClientOptions> client_options() const;
   // --json, --quiet and the options of the connection. verbose_help: of --verbose; null: the command does not have it.
   void declare(Arguments* arguments, const char* verbose_help = nullptr);
   // Prints a summary to where it belongs, or nowhere. Fails where it cannot be written, but not for a reader that went.

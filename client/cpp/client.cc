@@ -72,6 +72,10 @@ Status check_one_address(const std::string& address) {
   for (const char* const scheme : {"unix:", "unix-abstract:", "dns:", "ipv4:", "ipv6:", "vsock:"}) {
     if (address.rfind(scheme, 0) == 0) return {};
   }
+  if (address.find_first_of("; \t") != std::string::npos) {
+    return internal::invalid("address",
+                             "must have a comma between two servers, such as a:1,b:2, but is \"" + address + "\"");
+  }
   const size_t colon = address.rfind(':');
   const std::string port = colon == std::string::npos ? "" : address.substr(colon + 1);
   const bool is_number = !port.empty() && port.size() <= 5 && port.find_first_not_of("0123456789") == std::string::npos;
@@ -192,6 +196,11 @@ Stream Client::open_stream(const StreamOptions& options) {
 }
 
 Result<ServerInfo> Client::server_info(const CallOptions& call) { return internal::server_info(*core_, call); }
+
+Result<CapacityPlan> Client::plan_capacity(const Batch& batch, const ComputeOptions& compute, const Demand& demand,
+                                           const CallOptions& call) {
+  return internal::plan_capacity(*core_, batch, compute, demand, call);
+}
 
 Result<bool> Client::healthy(const std::string& service, const CallOptions& call) {
   return internal::healthy(*core_, service, call);

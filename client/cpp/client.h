@@ -16,6 +16,8 @@
 #define SVDSERVE_CLIENT_CPP_CLIENT_H_
 
 #include <chrono>
+#include <cstdint>
+#include <functional>
 #include <future>
 #include <initializer_list>
 #include <memory>
@@ -69,6 +71,10 @@ class Address {
   std::string text_;
 };
 
+// How much a line of ClientOptions::log matters.
+enum class LogLevel : uint8_t { kInfo, kWarning };
+constexpr const char* name(LogLevel level) { return level == LogLevel::kInfo ? "info" : "warning"; }
+
 // With several servers calls take turns, and so do the pieces of a batch, each an equal share. A call goes to the next at
 // once where one rejects it for load, drains or is out of reach. It waits only when all have failed. A server is left
 // while it is out of reach, stopped, or does not serve by its own health check. A large matrix and a stream stay where
@@ -88,6 +94,10 @@ struct ClientOptions {
   int64_t piece_bytes = 4 << 20;
   // Pieces of one batch in flight at once, at each server.
   int pieces_in_flight = 4;
+  // Gets a line for each retry and failover, and for each server that is left or comes back. An example is
+  // "127.0.0.1:1: attempt 2 of 8 follows in 0.02 s, after: UNAVAILABLE". Several threads may call it at once, those of
+  // the network among them: it must not block, nor call the client. Where it throws, the line is lost. Null: no lines.
+  std::function<void(LogLevel level, const std::string& line)> log = {};
   // Time without a reply to a ping after which a server is left, with the calls that wait for it. None: 4 s with several
   // servers, and 50 s with one.
   std::optional<std::chrono::nanoseconds> silence_timeout = {};
@@ -209,6 +219,10 @@ class SVDSERVE_CLIENT_API Client : public Verbs<false> {
 
   // The server's version, abilities, limits and devices. Asks each time; the limits are remembered for cutting batches.
   Result<ServerInfo> server_info(const CallOptions& call = {});
+  // The cores, GPUs, replicas and limits of memory for a load of requests like this batch with these options. The
+  // server reckons by the times that it has measured. batch.data is not read. Older servers fail with UNIMPLEMENTED.
+  Result<CapacityPlan> plan_capacity(const Batch& batch, const ComputeOptions& compute, const Demand& demand,
+                                     const CallOptions& call = {});
   // True: serving. False: it replies, but does not serve (draining, or no healthy device).
   // `service` empty: the server as a whole.
   Result<bool> healthy(const std::string& service = {}, const CallOptions& call = {});

@@ -690,5 +690,41 @@ struct ServerInfo {
   bool draining = false;
 };
 
+// A load of equal requests, at random times.
+struct Demand {
+  double requests_per_second = 1;  // above 0
+  // The time that 99 of 100 requests shall not exceed, from their arrival to their reply. Zero: any.
+  std::chrono::nanoseconds latency = {};
+};
+
+// The time that a request takes on one device of the server.
+struct DeviceCost {
+  std::string device = {};
+  double request_seconds = 0;  // alone on the idle device
+  int64_t batch_matrices = 0;  // of the largest batch that such requests share
+  double batch_seconds = 0;
+  bool measured = false;  // false: reckoned from the times of the nearest shape
+};
+
+// The servers like the one that was asked, replicas, that serve a load; the proto says more of each field.
+struct CapacityPlan {
+  std::vector<DeviceCost> devices = {};
+  double core_seconds = 0;  // of the host, for one request
+  double gpu_seconds = 0;
+  double utilization = 0;
+  double latency_seconds = 0;  // predicted for 99 of 100 requests
+  bool reachable = false;      // Demand::latency
+  double replica_requests_per_second = 0;
+  int64_t replicas = 0;
+  double cores = 0;  // of all replicas together, as the next one
+  double gpus = 0;
+  int64_t replica_cores = 0;
+  int64_t replica_gpus = 0;
+  int64_t max_inflight_requests = 0;  // flags of each replica, as the next two
+  int64_t max_inflight_bytes = 0;
+  int64_t max_message_bytes = 0;
+  int64_t memory_bytes = 0;  // of each, without large matrices
+};
+
 }  // namespace svdserve::client
 #endif  // SVDSERVE_CLIENT_CPP_TYPES_H_

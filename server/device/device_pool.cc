@@ -64,7 +64,8 @@ std::string silence(absl::Duration silent) {
 }
 
 // The device's own words, with what it was given.
-void log_fault(const DeviceInfo& device, const Plan& plan, int64_t matrices, const DeviceOutcome& outcome) {
+void log_fault(const DeviceInfo& device, const Plan& plan, int64_t matrices, const DeviceOutcome& outcome,
+               const std::string& calls) {
   log_error("device_fault", {{"device", device.name},
                              {"uuid", device.uuid},
                              {"code", absl::StatusCodeToString(outcome.status.code())},
@@ -74,7 +75,8 @@ void log_fault(const DeviceInfo& device, const Plan& plan, int64_t matrices, con
                              {"dtype", operand_name(plan.problem)},
                              {"rows", plan.problem.rows},
                              {"cols", plan.problem.cols},
-                             {"matrices", matrices}});
+                             {"matrices", matrices},
+                             {"calls", calls}});
 }
 
 bool contains(absl::Span<const int> devices, int device) {
@@ -187,8 +189,8 @@ class DevicePool::Calibrator final : public LaneWork {
     const std::unique_ptr<Calibrator> self(this);
     svdserve::server::calibrate([&](const Plan& plan, const HostSegment& segment) -> std::optional<absl::Duration> {
       if (pool_->clock_->now() >= all_->end) return std::nullopt;
-      const Executed executed =
-          pool_->execute_uncounted(lane, plan, {&segment, 1}, &all_->cancel, [this] { no_longer_waited_for(); });
+      const Executed executed = pool_->execute_uncounted(
+          lane, plan, {&segment, 1}, &all_->cancel, [this] { no_longer_waited_for(); }, nullptr);
       if (!executed.outcome.status.ok() || !executed.outcome.completed) return std::nullopt;
       return executed.took;
     });
@@ -366,6 +368,26 @@ int64_t DevicePool::matrices_within(const Plan& plan, int64_t most, int64_t most
   return least <= work ? most : count_within(*quickest, plan, {most, least}, work);
 }
 
+std::vector<DeviceCost> DevicePool::costs(const Plan& plan, int64_t matrices, int64_t most, absl::Duration work) const {
+  std::vector<DeviceCost> costs;
+  MutexLock lock(&mu_);
+  for (const auto& entry : devices_) {
+    if (!entry->healthy) continue;
+    const DeviceInfo& info = entry->device->info();
+    const Run all{most, entry->costs.predict(plan, most).typical};
+    const int64_t batch = all.took <= work ? most : count_within(entry->costs, plan, all, work);
+    const CostEstimate request = entry->costs.predict(plan, matrices);
+    costs.push_back({.device = info.name,
+                     .is_gpu = info.kind != DeviceKind::kHost,
+                     .threads = info.threads,
+                     .request = request.typical,
+                     .batch_matrices = batch,
+                     .batch = entry->costs.predict(plan, batch).typical,
+                     .measured = request.optimistic > absl::ZeroDuration()});
+  }
+  return costs;
+}
+
 absl::Duration DevicePool::earliest_done(const Plan& plan, int64_t matrices, int64_t ahead, bool divisible) const {
   const double n = static_cast<double>(ahead + matrices);
   std::vector<Pace> paces;
@@ -416,8 +438,9 @@ void DevicePool::run_lane(LaneState* lane) {
 }
 
 DevicePool::Executed DevicePool::execute(const Lane& lane, const Plan& plan, absl::Span<const HostSegment> segments,
-                                         const std::atomic<bool>* cancel, absl::AnyInvocable<void()> on_hung) {
-  Executed executed = execute_uncounted(lane, plan, segments, cancel, std::move(on_hung));
+                                         const std::atomic<bool>* cancel, absl::AnyInvocable<void()> on_hung,
+                                         absl::AnyInvocable<std::string()> calls) {
+  Executed executed = execute_uncounted(lane, plan, segments, cancel, std::move(on_hung), std::move(calls));
   recorder_->phase_took(Phase::kCompute, executed.took);
   if (executed.outcome.status.ok() && executed.outcome.completed) recorder_->matrices_done(executed.outcome.report);
   return executed;
@@ -425,8 +448,8 @@ DevicePool::Executed DevicePool::execute(const Lane& lane, const Plan& plan, abs
 
 DevicePool::Executed DevicePool::execute_uncounted(const Lane& lane, const Plan& plan,
                                                    absl::Span<const HostSegment> segments,
-                                                   const std::atomic<bool>* cancel,
-                                                   absl::AnyInvocable<void()> on_hung) {
+                                                   const std::atomic<bool>* cancel, absl::AnyInvocable<void()> on_hung,
+                                                   absl::AnyInvocable<std::string()> calls) {
   DeviceEntry& entry = *devices_[lane.device];
   const DeviceInfo& info = entry.device->info();
   const int64_t matrices = matrices_of(segments);
@@ -440,7 +463,8 @@ DevicePool::Executed DevicePool::execute_uncounted(const Lane& lane, const Plan&
   std::optional<Watchdog::Watch> watch;
   if (!is_host(*entry.device)) {
     watch.emplace(&watchdog_, bound_of(entry.costs, plan, matrices), [&](absl::Duration silent) {
-      log_fault(info, plan, matrices, {absl::DeadlineExceededError(silence(silent)), true, false, {}});
+      log_fault(info, plan, matrices, {absl::DeadlineExceededError(silence(silent)), true, false, {}},
+                calls ? calls() : "");
       take_out_hung(lane.device);
       if (on_hung) on_hung();
     });
@@ -466,7 +490,7 @@ DevicePool::Executed DevicePool::execute_uncounted(const Lane& lane, const Plan&
     log_warning("device_answered_late", {{"device", info.name}, {"after", absl::FormatDuration(executed.took)}});
     outcome.status = absl::UnavailableError("");
   } else if (!outcome.status.ok()) {
-    log_fault(info, plan, matrices, outcome);
+    log_fault(info, plan, matrices, outcome, calls ? calls() : "");
     on_fault(lane.device, outcome, ended);
   }
   if (!outcome.status.ok()) outcome.status = for_callers(info, outcome.status);

@@ -27,6 +27,7 @@
 #include <atomic>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -38,6 +39,7 @@
 #include "absl/types/span.h"
 #include "server/base/clock.h"
 #include "server/base/mutex.h"
+#include "server/device/cost/capacity.h"
 #include "server/device/cost/cost_table.h"
 #include "server/device/device.h"
 #include "server/device/device_load.h"
@@ -124,6 +126,10 @@ class DevicePool final : public DeviceMonitor {
   // once.
   int64_t matrices_within(const Plan& plan, int64_t most, int64_t most_of_long, absl::Duration work) const;
 
+  // The times of `matrices` and of a batch of at most `most` on each healthy device; both numbers are multiples of the
+  // plan's group. `work`: as of matrices_within().
+  std::vector<DeviceCost> costs(const Plan& plan, int64_t matrices, int64_t most, absl::Duration work) const;
+
   // The time after which `matrices` could be done that wait behind `ahead` others of the same plan, at best. Every run
   // is as short as it ever is, and all other waiting work is left aside. `divisible`: they may be spread over devices.
   // Zero while a healthy device has nothing to do.
@@ -144,9 +150,11 @@ class DevicePool final : public DeviceMonitor {
   // not OK is for callers: it names the device. The device's own words are in the log.
   //
   // Should a GPU hang over it, the clock's thread calls `on_hung` once, while this call goes on. The device is out, and
-  // may still read and write the segments until this returns. Its outcome is not OK then.
+  // may still read and write the segments until this returns. Its outcome is not OK then. `calls` gives the ids of the
+  // calls whose work it is, for the log of a fault; null: none.
   Executed execute(const Lane& lane, const Plan& plan, absl::Span<const HostSegment> segments,
-                   const std::atomic<bool>* cancel, absl::AnyInvocable<void()> on_hung = nullptr);
+                   const std::atomic<bool>* cancel, absl::AnyInvocable<void()> on_hung = nullptr,
+                   absl::AnyInvocable<std::string()> calls = nullptr);
 
   int size() const { return static_cast<int>(devices_.size()); }
   int healthy() const { return healthy_.load(std::memory_order_acquire); }
@@ -196,7 +204,8 @@ class DevicePool final : public DeviceMonitor {
   Lane hold(const Candidate& candidate, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // execute() without a word to the recorder but of faults.
   Executed execute_uncounted(const Lane& lane, const Plan& plan, absl::Span<const HostSegment> segments,
-                             const std::atomic<bool>* cancel, absl::AnyInvocable<void()> on_hung);
+                             const std::atomic<bool>* cancel, absl::AnyInvocable<void()> on_hung,
+                             absl::AnyInvocable<std::string()> calls);
   void on_fault(int device, const DeviceOutcome& outcome, absl::Time now);
   void take_out_hung(int device);
   // From now on the device gives no lanes.

@@ -383,6 +383,38 @@ TEST_F(CommandsTest, LoadHasTheMethodsOfItsProblem) {
   EXPECT_EQ(method, v1::METHOD_QR);
 }
 
+TEST_F(CommandsTest, VerboseTellsOfRetries) {
+  FakeService drains(
+      [](const Seen& seen) { return seen.number == 0 ? Answer{.code = 14, .message = "draining"} : Answer(); });
+  write("one.npy", {1, 2, 2}, 4);
+  const Outcome o = run(run_values, {path("one.npy"), "--verbose"}, drains.address());
+  EXPECT_EQ(o.code, kDone) << o.err;
+  EXPECT_THAT(o.err, HasSubstr("svdctl values: " + drains.address() + ": attempt 2 of 8 follows in "));
+  FakeService also([](const Seen& seen) { return Answer{.code = seen.number == 0 ? 14 : 0}; });
+  EXPECT_THAT(run(run_values, {path("one.npy")}, also.address()).err, Not(HasSubstr("attempt")));
+}
+
+TEST_F(CommandsTest, PlanChecksItsWordsFirst) {
+  for (const auto& [words, what] : std::vector<std::pair<Words, const char*>>{
+           {{}, "--rate must be given, above 0"},
+           {{"--rate", "1", "--latency=-1s"}, "--latency: \"-1s\" is not a duration"},
+           {{"--rate", "1", "--shape", "4x4:2"}, "--shape: \"4x4:2\" is not MxN"},
+           {{"--rate", "1", "--dtype", "f8"}, "--dtype: \"f8\" is not f32, f64"},
+           {{"--rate", "1", "--method", "qr"}, "--method: \"qr\" is not auto, bidiagonal"},
+           {{"--rate", "1", "--vectors", "some"}, "--vectors: \"some\" is not none, thin or full"},
+           {{"--rate", "1", "--problem", "eig", "--snr-db", "3"}, "--top-k and --snr-db are for --problem svd"},
+           {{"--rate", "1", "--water-filling"}, "for capacities, which --snr-db asks for"},
+           {{"--rate", "1", "--snr-db", "3,x"}, "--snr-db: \"x\" is not a number"}}) {
+    const Outcome o = run(run_plan, words, kNobody);
+    EXPECT_EQ(o.code, kBadUsage);
+    EXPECT_THAT(o.err, HasSubstr(what));
+  }
+  FakeService old;  // it does not know the call
+  const Outcome o = run(run_plan, {"--rate", "1"}, old.address());
+  EXPECT_EQ(o.code, kFailed);
+  EXPECT_THAT(o.err, HasSubstr("this server is too old to plan capacities; update it"));
+}
+
 TEST_F(CommandsTest, LoadThatTheServerDoesNotTakeIsNotSent) {
   FakeService service([](const Seen&) { return Answer(); },
                       {.max_values = 40, .max_dimension = 100, .max_general_order = 32});

@@ -265,6 +265,32 @@ TEST(EndToEnd, MistakesInNarrowOperandsAreNamed) {
   EXPECT_EQ(info->data_types.size(), static_cast<size_t>(client::DataType::kLast) + 1);
 }
 
+TEST(EndToEnd, ACapacityIsPlannedFromTheServersTimes) {
+  Server server;
+  Client client({.address = server.address()});
+  const client::Batch batch{.rows = 4, .cols = 4, .count = 1000, .data_type = client::DataType::kC64};
+  const auto once = client.plan_capacity(batch, {}, {.requests_per_second = 10}, kCall);
+  ASSERT_TRUE(once.ok()) << once.status().to_string();
+  ASSERT_EQ(once->devices.size(), 1u);
+  EXPECT_GT(once->core_seconds, once->devices[0].request_seconds / 2);
+  EXPECT_GT(once->memory_bytes, once->max_inflight_bytes);
+  const auto thousandfold = client.plan_capacity(batch, {}, {.requests_per_second = 10000}, kCall);
+  ASSERT_TRUE(thousandfold.ok());
+  EXPECT_NEAR(thousandfold->cores / once->cores, 1000, 500);  // the server may have learned between the calls
+  EXPECT_GE(thousandfold->replicas, once->replicas);
+  const client::Batch square{.rows = 8, .cols = 8, .count = 10, .data_type = client::DataType::kF64};
+  for (const auto problem : {client::Problem::kHermitian, client::Problem::kGeneral}) {
+    EXPECT_TRUE(client.plan_capacity(square, {.problem = problem}, {}, kCall).ok());
+  }
+  client::ComputeOptions mimo;
+  mimo.mimo = client::MimoOptions{.capacity = true, .snr_db = {0, 10}, .group_size = 10};
+  EXPECT_TRUE(client.plan_capacity(batch, mimo, {}, kCall).ok());
+  const auto soon = client.plan_capacity(batch, {}, {.latency = std::chrono::nanoseconds(1)}, kCall);
+  ASSERT_TRUE(soon.ok());
+  EXPECT_FALSE(soon->reachable);
+  EXPECT_EQ(client.plan_capacity(batch, {}, {.requests_per_second = -1}, kCall).status().field, "requests_per_second");
+}
+
 TEST(EndToEnd, AMistakeNamesItsField) {
   Server server;
   Client client({.address = server.address()});
@@ -1395,6 +1421,19 @@ TEST(Svdctl, FullMatricesAreNotMadeForTheOtherBasis) {
     EXPECT_THAT(svd(longer).err, HasSubstr("FACTOR_TOO_LARGE"));
   }
   std::filesystem::remove_all(folder);
+}
+
+TEST(Svdctl, PlanNamesReplicasAndFlags) {
+  Server server;
+  const std::string to = "--address=" + server.address();
+  const auto planned = run({SVDCTL_PROGRAM, "plan", to, "--rate", "100000", "--latency", "1s", "--count", "10"});
+  EXPECT_EQ(planned.exit_code, 0) << planned.err;
+  for (const char* word : {"\nreplicas ", "\neach serves ", " cores\n", " --max-inflight-bytes=", "\nhost:0 "}) {
+    EXPECT_THAT(planned.out, HasSubstr(word));
+  }
+  const auto soon = run({SVDCTL_PROGRAM, "plan", to, "--rate", "1", "--latency", "1ns"});
+  EXPECT_EQ(soon.exit_code, 1);
+  EXPECT_THAT(soon.out, HasSubstr("NOT REACHED "));
 }
 
 TEST(Svdctl, InfoSaysThatADeviceComputesALargeMatrix) {

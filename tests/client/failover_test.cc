@@ -2,6 +2,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "tests/client/fake_service.h"
 
 namespace svdserve::client::testing {
@@ -117,11 +124,81 @@ TEST(FailoverTest, FourRoundsOverAllServers) {
   EXPECT_TRUE(requests >= 6 && requests <= 8) << requests;
 }
 
+TEST(FailoverTest, AServerNamedTwiceHasOneShare) {
+  FakeService one, other;
+  ClientOptions o = options_for({&one, &other});
+  o.address = {one.address(), other.address(), one.address()};
+  Client client(std::move(o));
+  for (int i = 0; i < 40; ++i) ASSERT_TRUE(client.singular_values(kMatrix, {2, 2}, {.timeout = seconds(60)}).ok());
+  EXPECT_EQ(one.requests(), 20);
+  EXPECT_EQ(other.requests(), 20);
+}
+
+// Lines as ClientOptions::log gets them.
+struct Lines {
+  std::mutex mutex;
+  std::vector<std::pair<LogLevel, std::string>> all;
+
+  void follow(ClientOptions* o) {
+    o->log = [this](LogLevel level, const std::string& line) {
+      std::lock_guard lock(mutex);
+      all.emplace_back(level, line);
+      throw std::runtime_error("a line is lost, and nothing else");
+    };
+  }
+  bool has(LogLevel level, const std::string& part) {
+    std::lock_guard lock(mutex);
+    return std::ranges::any_of(
+        all, [&](const auto& l) { return l.first == level && l.second.find(part) != std::string::npos; });
+  }
+};
+
+TEST(FailoverTest, TheLogTellsOfRetriesAndFailovers) {
+  Lines lines;
+  FakeService full(rejects(seconds(100)));
+  FakeService other;
+  ClientOptions o = options_for({&full, &other});
+  lines.follow(&o);
+  Client client(std::move(o));
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(client.singular_values(kMatrix, {2, 2}, {.timeout = seconds(60)}).ok());
+  EXPECT_TRUE(lines.has(LogLevel::kInfo, full.address() + ": attempt 2 goes to another server at once, after: "
+                                                          "RESOURCE_EXHAUSTED"));
+}
+
+TEST(FailoverTest, TheLogTellsOfOneServersRetries) {
+  Lines lines;
+  FakeService drains([](const Seen& seen) {
+    return seen.number == 0 ? Answer{.code = kUnavailable, .message = "draining"} : Answer();
+  });
+  ClientOptions o = options_for(drains);
+  o.retry.max_attempts = 3;
+  lines.follow(&o);
+  Client client(std::move(o));
+  ASSERT_TRUE(client.singular_values(kMatrix, {2, 2}, {.timeout = seconds(60)}).ok());
+  EXPECT_TRUE(lines.has(LogLevel::kInfo, drains.address() + ": attempt 2 of 3 follows in "));
+  EXPECT_TRUE(lines.has(LogLevel::kInfo, "s, after: UNAVAILABLE"));
+}
+
+TEST(FailoverTest, TheLogTellsOfServersThatAreLeft) {
+  Lines lines;
+  FakeService drains([](const Seen&) { return Answer{.code = kUnavailable, .message = "draining"}; });
+  FakeService other;
+  ClientOptions o = options_for({&drains, &other});
+  lines.follow(&o);
+  Client client(std::move(o));
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(client.singular_values(kMatrix, {2, 2}, {.timeout = seconds(60)}).ok());
+  EXPECT_TRUE(lines.has(LogLevel::kWarning, drains.address() + " is left to itself, the other servers get its calls: "
+                                                               "UNAVAILABLE"));
+}
+
 TEST(AddressTest, AListIsChecked) {
   EXPECT_TRUE(check_address("127.0.0.1:1,[::1]:2, unix:/tmp/a").ok());
   EXPECT_TRUE(check_address(Address{"a:1", "b:2"}.text()).ok());
   EXPECT_THAT(check_address("a:1,b").to_string(), HasSubstr("\"b\""));
   EXPECT_FALSE(check_address("a:1,").ok());
+  for (const char* wrong : {"a:1;b:2", "a:1 b:2"}) {
+    EXPECT_THAT(check_address(wrong).to_string(), HasSubstr("must have a comma between two servers")) << wrong;
+  }
   EXPECT_EQ((Address{"a:1", "b:2"}.text()), "a:1,b:2");
 }
 

@@ -66,7 +66,7 @@ class JsonSchema(unittest.TestCase):
                     ("svd", "h.npy", "-o", "x", "--certificate"), ("svd", "h.npy", "--variant", "full-block"),
                     ("hsvd", "g.npy", "j.npy", "--certificate"), ("eigh", "a.npy"), ("eigh", "h.npy", "--relative", "--certificate"),
                     ("eig", "a.npy", "--condition", "--certificate"), ("eigvals", "h.npy", "--print"), ("eigvals", "none.npy"),
-                    ("capacity", "a.npy", "--snr-db", "0,10", "-o", "c.npy"), ("info",), ("health",),
+                    ("capacity", "a.npy", "--snr-db", "0,10", "-o", "c.npy"), ("info",), ("health",), ("plan", "--rate", "1000"),
                     ("latency", "--rounds", "2", "--calls", "5"),
                     ("bench", "--count", "2", "--duration", "200ms", "--warmup", "0s"),
                     ("bench", "--request-bytes", "4096", "--rate", "50", "--duration", "200ms", "--warmup", "0s", "--server-pid", str(self.server.pid)),

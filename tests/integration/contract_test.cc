@@ -538,6 +538,54 @@ TEST_F(ContractTest, ServerInfoTakesNoMoreThanItNeeds) {
   EXPECT_EQ(details_of(status).reason, "INVALID_FIELD");
 }
 
+TEST_F(ContractTest, CapacityIsPlannedWithoutMatrices) {
+  const auto plan = [](const v1::PlanCapacityRequest& request, v1::PlanCapacityResponse* response) {
+    grpc::ClientContext context;
+    return v1::SvdService::NewStub(channel_)->PlanCapacity(&context, request, response);
+  };
+  v1::PlanCapacityRequest request;
+  v1::PlanCapacityResponse response;
+  request.set_requests_per_second(100);
+  *request.mutable_decompose() = random_request(4, 4, 1);
+  v1::MatrixBatch& batch = *request.mutable_decompose()->mutable_matrices();
+  batch.clear_data();
+  batch.set_count(1000);
+  ASSERT_TRUE(plan(request, &response).ok());
+  ASSERT_EQ(response.devices_size(), 1);
+  EXPECT_EQ(response.devices(0).device(), "host:0");
+  EXPECT_GT(response.devices(0).request_seconds(), 0);
+  EXPECT_GE(response.replicas(), 1);
+  EXPECT_TRUE(response.reachable());
+  EXPECT_EQ(response.max_message_bytes(), kMessageLimit);
+  const v1::MatrixBatch without_data = batch;  // the next line frees the other member of the oneof
+  *request.mutable_eigendecompose()->mutable_matrices() = without_data;
+  request.mutable_eigendecompose()->mutable_options()->set_problem(v1::EIGEN_PROBLEM_GENERAL);
+  request.mutable_eigendecompose()->mutable_matrices()->set_rows(4);
+  request.mutable_eigendecompose()->mutable_matrices()->set_cols(4);
+  request.mutable_eigendecompose()->mutable_matrices()->set_count(10);
+  const grpc::Status planned = plan(request, &response);
+  EXPECT_TRUE(planned.ok()) << planned.error_message();
+  const auto field_of = [&](const v1::PlanCapacityRequest& bad) {
+    const grpc::Status status = plan(bad, &response);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+    return details_of(status).field;
+  };
+  v1::PlanCapacityRequest bad = request;
+  bad.set_requests_per_second(std::numeric_limits<double>::quiet_NaN());
+  EXPECT_EQ(field_of(bad), "requests_per_second");
+  bad = request;
+  bad.set_latency_seconds(-1);
+  EXPECT_EQ(field_of(bad), "latency_seconds");
+  bad = request;
+  bad.clear_request();
+  EXPECT_EQ(field_of(bad), "request");
+  *bad.mutable_decompose()->add_groups() = without_data;
+  EXPECT_EQ(field_of(bad), "groups");
+  *bad.mutable_decompose() = random_request(4, 4, 1);
+  bad.mutable_decompose()->mutable_matrices()->set_cols(0);
+  EXPECT_EQ(field_of(bad), "matrices.cols");
+}
+
 TEST_F(ContractTest, ServerInfoTellsTheLimits) {
   grpc::ClientContext context;
   v1::GetServerInfoResponse info;

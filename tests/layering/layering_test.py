@@ -126,7 +126,8 @@ RULES = {
                               "wire/"),
                              ("absl", "grpc", "proto")),
     "server/rpc/small": Rule(VALUES + SERVER + DOORS +
-                             ("server/rpc/calls/", "server/rpc/codec/", "server/large/", "server/device/device.h", "wire/"),
+                             ("server/rpc/calls/", "server/rpc/codec/", "server/large/", "server/device/device.h",
+                              "server/device/cost/capacity.h", "wire/"),
                              ("absl", "grpc", "proto")),
     "server/rpc/codec": Rule(VALUES + SERVER + ("server/respond/", "wire/"), ("absl", "grpc", "proto")),
     "server/validate": Rule(VALUES + SERVER + ("wire/limits.h",), CORE_LIBRARIES),

@@ -114,6 +114,9 @@ def test_a_closed_client(address):
 ADDRESSES = {
     "localhost": "address is 'localhost', but must be host:port or unix:/path; write 'localhost:50051'",
     "host:": "address is 'host:', but must be host:port or unix:/path; write 'host:50051'",
+    "a:1;b:2": "address is 'a:1;b:2', but must have a comma between two servers; write 'a:1,b:2'",
+    "a;b:2": "address is 'a;b:2', but must have a comma between two servers; write 'a,b:2'",
+    "a:1 b:2": "address is 'a:1 b:2', but must have a comma between two servers; write 'a:1,b:2'",
     "::1": "address is '::1', but must be host:port or unix:/path; write '[::1]:50051'",
     "host:99999": "address is 'host:99999', but its port must be between 1 and 65535",
     "": "address is '', but must be host:port or unix:/path; write '127.0.0.1:50051'",

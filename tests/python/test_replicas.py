@@ -218,6 +218,13 @@ def test_numbers_are_checked(options):
         svdserve.Client("a:1", **options)
 
 
+def test_a_server_named_twice_has_one_share(fakes):
+    first, second = addresses_of(fakes)[:2]
+    for addresses in ([first, second, first], f"{first}, {second},{first}"):
+        with svdserve.Client(addresses) as client:
+            assert client._settings.addresses == (first, second)
+
+
 @both
 def test_several_connections_carry_a_call(fakes, svdvals):
     a = np.arange(1, 10, dtype=float)[:, None, None] * np.eye(96)  # each is worth a connection

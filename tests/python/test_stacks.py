@@ -57,6 +57,30 @@ def test_reports_are_in_the_order_of_the_matrices():
     assert [summary.device for summary in result.summaries] == ["0", "1", "2"]
 
 
+def test_a_matrix_whose_server_goes_in_the_upload_waits_for_the_others():
+    """Also where the budget of retries is spent, so that it may not be sent again at once."""
+    gone = svdserve.Unavailable("gone")
+
+    def failed(servers, **state):
+        stack = Stack([types.SimpleNamespace(bytes=1, accepted=True, **state) for _ in range(3)], 2, servers)
+        first, second = stack.take(), stack.take()
+        assert not first.may_repeat(gone, 0.5)
+        ends = stack.failed(first, gone)
+        stack.done(second)
+        return ends, stack
+
+    ends, stack = failed(2, is_sent=False)
+    assert ends and stack.lanes == 1
+    again = stack.take()
+    assert again.index == 0 and again.alone and again.may_repeat(gone, 0.5)
+    stack.raise_failure()
+    for servers, is_sent in ((1, False), (2, True)):  # the server may be computing it
+        ends, stack = failed(servers, is_sent=is_sent)
+        assert not ends and stack.take() is None
+        with pytest.raises(svdserve.Unavailable):
+            stack.raise_failure()
+
+
 class BusyBesideAnother:
     """The refusals of a server that has memory for one matrix."""
 

@@ -231,6 +231,31 @@ def test_info_and_health(client):
         client.health("no.such.Service")
 
 
+def test_a_capacity_is_planned_from_the_servers_times(client, address):
+    a = np.empty((1000, 4, 4), "c8")
+    plan = client.plan_capacity("svdvals", a, requests_per_second=10, latency=60)
+    assert plan.reachable and plan.replicas == 1 and plan.replica_cores == client.info().devices[0].threads
+    assert [cost.device for cost in plan.devices] == ["host:0"] and plan.memory_bytes > plan.max_inflight_bytes
+    assert "1 replicas" in repr(plan)
+    vectors = client.plan_capacity("svd", a, requests_per_second=10)
+    assert vectors.core_seconds > plan.core_seconds
+    client.plan_capacity("capacity", a, [0, 10], group_size=10, requests_per_second=1)
+    client.plan_capacity("eig", np.empty((3, 8, 8)), requests_per_second=1)
+    assert not client.plan_capacity("eigh", np.empty((3, 8, 8)), requests_per_second=1, latency=1e-9).reachable
+
+    async def asked():
+        async with svdserve.AsyncClient(address) as other:
+            return await other.plan_capacity("svdvals", a, requests_per_second=1e7)
+
+    assert asyncio.run(asked()).replicas > 1
+    for arguments, rate, word in ((("solve", a), 1, "verb"), (("svdvals", [a, a[:, :2]]), 1, "a: must be a batch"),
+                                  (("svdvals", a), -1, "requests_per_second"),
+                                  (("svdvals", np.empty((2, 600, 600))), 1, "a: "),
+                                  (("svdvals", a[:0]), 1, "a: must be at least 1")):
+        with pytest.raises(svdserve.InvalidArgument, match=word):
+            client.plan_capacity(*arguments, requests_per_second=rate)
+
+
 def test_asyncio(address, rng):
     a = random(rng, (5000, 4, 4), "c8")
     bad = a[:3].copy()

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "client/cli/commands/commands.h"
+#include "client/cli/commands/request_words.h"
 #include "client/cli/context.h"
 #include "client/cli/load/load.h"
 #include "client/cli/load/measurement.h"
@@ -45,61 +46,6 @@ Snapshot take_snapshot(int64_t server_pid) {
   return s;
 }
 
-std::optional<client::DataType> parse_dtype(const std::string& text) {
-  for (int i = 0; i <= static_cast<int>(client::DataType::kLast); ++i) {
-    if (const auto t = static_cast<client::DataType>(i); text == name(t)) return t;
-  }
-  return std::nullopt;
-}
-
-// "MxN" or "MxN:WEIGHT".
-struct ShapeAndWeight {
-  int64_t rows, cols;
-  double weight;
-};
-std::optional<ShapeAndWeight> parse_shape(const std::string& text) {
-  const std::vector<std::string> parts = absl::StrSplit(text, ':');
-  const std::vector<std::string> sides = absl::StrSplit(parts[0], 'x');
-  if (parts.size() > 2 || sides.size() != 2) return std::nullopt;
-  const auto rows = parse_int(sides[0]), cols = parse_int(sides[1]);
-  const auto weight = parts.size() == 2 ? parse_double(parts[1]) : 1.0;
-  constexpr int64_t kMost = 1 << 20;  // far beyond any server's limit: keeps the products small
-  if (!rows || !cols || !weight || *rows < 1 || *cols < 1 || *rows > kMost || *cols > kMost || !(*weight > 0)) {
-    return std::nullopt;
-  }
-  return ShapeAndWeight{*rows, *cols, *weight};
-}
-
-// The names of --problem, and the methods of its batches.
-struct ProblemAndMethods {
-  std::string name;
-  client::Problem problem;
-  std::vector<client::Method> methods;
-};
-const std::vector<ProblemAndMethods>& problems() {
-  using client::Method;
-  static const std::vector<ProblemAndMethods> all = {
-      {"svd", client::Problem::kSvd, {std::begin(client::kSvdMethods), std::end(client::kSvdMethods)}},
-      {"eigh", client::Problem::kHermitian, {Method::kAuto, Method::kJacobi}},
-      {"eig", client::Problem::kGeneral, {Method::kAuto, Method::kQr, Method::kJacobi}}};
-  return all;
-}
-
-// The error in what is to be computed, in one line.
-std::optional<std::string> read_compute(const BenchOptions& o, client::ComputeOptions* to) {
-  const auto problem =
-      std::ranges::find_if(problems(), [&](const ProblemAndMethods& p) { return p.name == o.problem; });
-  if (problem == problems().end()) return "--problem: \"" + o.problem + "\" is not svd, eigh or eig";
-  to->problem = problem->problem;
-  const auto method = std::ranges::find_if(problem->methods, [&](client::Method m) { return name(m) == o.method; });
-  if (method == problem->methods.end()) {
-    return absl::StrCat("--method: \"", o.method, "\" is not ", names_of(problem->methods),
-                        ", the methods of --problem ", o.problem);
-  }
-  to->method = *method;
-  return std::nullopt;
-}
-
 // Every shape with every type. Nothing and a reason where a word is wrong.
 std::optional<std::vector<Workload>> make_mix(const BenchOptions& o, const client::ComputeOptions& compute,
                                               std::string* why) {
@@ -111,9 +57,7 @@ std::optional<std::vector<Workload>> make_mix(const BenchOptions& o, const clien
       return *why = "--shape: \"" + shape_text + "\" must be square with --problem " + o.problem, std::nullopt;
     for (const std::string& type_text : split_list(o.dtypes)) {
       const auto type = parse_dtype(type_text);
-      if (!type)
-        return *why = "--dtype: \"" + type_text + "\" is not f32, f64, c64, c128, f16, bf16, c32, i16 or ci16",
-               std::nullopt;
+      if (!type) return *why = "--dtype: \"" + type_text + "\" is not " + kDataTypeNames, std::nullopt;
       const int64_t matrix_bytes = shape->rows * shape->cols * static_cast<int64_t>(client::element_bytes(*type));
       const int64_t count = o.request_bytes > 0 ? std::max<int64_t>(o.request_bytes / matrix_bytes, 1) : o.count;
       if (count > (int64_t{4} << 30) / matrix_bytes)
@@ -220,15 +164,7 @@ void declare(BenchOptions* o, Arguments* a) {
             &o->dtypes);
   a->option("--count", "N", "matrices in each request", &o->count, 1);
   a->option("--request-bytes", "N", "instead: as many matrices as fill N bytes; 0: by --count", &o->request_bytes, 0);
-  a->option("--problem", "NAME", "svd: singular values; eigh, eig: eigenvalues of Hermitian, of general\nmatrices",
-            &o->problem);
-  a->choices({"svd", "eigh", "eig"});
-  std::string methods;
-  for (const ProblemAndMethods& p : problems()) {
-    absl::StrAppend(&methods, methods.empty() ? "" : ";\n", p.name, ": ", names_of(p.methods));
-  }
-  a->option("--method", "NAME", methods, &o->method);
-  a->choices({"auto", "bidiagonal", "bisection", "jacobi", "qr"});
+  declare_problem(a, &o->problem, &o->method);
   a->section("Load");
   a->option("--concurrency", "N", "closed loop: callers, each waiting for its reply", &o->concurrency, 1);
   a->option("--rate", "R",
@@ -359,11 +295,11 @@ int run_bench(const std::vector<std::string>& words) {
   if (const auto wrong = conflict(o)) return bad_usage(context, *wrong);
   context.data_on_stdout = o.csv == "-";
   client::ComputeOptions compute;
-  if (const auto wrong = read_compute(o, &compute)) return bad_usage(context, *wrong);
+  if (const auto wrong = read_problem(o.problem, o.method, &compute)) return bad_usage(context, *wrong);
   std::string why;
   const auto mix = make_mix(o, compute, &why);
   if (!mix) return bad_usage(context, why);
-  auto options = context.connection.options();
+  auto options = context.client_options();
   if (!options.ok()) return fail(context, options.status());
   options->connections = static_cast<int>(std::min<int64_t>(o.connections, 10000));
   // Before any load: one reply, so that a wrong address is an error and not a table of failures.

@@ -249,7 +249,7 @@ int run_capacity(const std::vector<std::string>& words) {
     shape.back() /= args.group_size;
   }
   shape.push_back(static_cast<int64_t>(args.compute.mimo->snr_db.size()));
-  const auto options = context.connection.options();
+  const auto options = context.client_options();
   if (!options.ok()) return fail(context, options.status());
   const Interruption interruption;
   client::Client client(*options);

@@ -28,6 +28,7 @@ int run_eigvals(const std::vector<std::string>& words);
 int run_capacity(const std::vector<std::string>& words);
 int run_info(const std::vector<std::string>& words);
 int run_health(const std::vector<std::string>& words);
+int run_plan(const std::vector<std::string>& words);
 int run_bench(const std::vector<std::string>& words);
 int run_latency(const std::vector<std::string>& words);
 
@@ -41,6 +42,7 @@ Syntax syntax_of_eigvals();
 Syntax syntax_of_capacity();
 Syntax syntax_of_info();
 Syntax syntax_of_health();
+Syntax syntax_of_plan();
 Syntax syntax_of_bench();
 Syntax syntax_of_latency();
 

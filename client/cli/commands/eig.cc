@@ -194,7 +194,7 @@ int run(EigArguments& args) {
   if (const auto s = check_files(&args.context, args.outputs(), inputs, args.force); !s.ok()) {
     return fail(args.context, s);
   }
-  const auto options = args.context.connection.options();
+  const auto options = args.context.client_options();
   if (!options.ok()) return fail(args.context, options.status());
   auto stack = load_matrices(args.a, args.format);
   if (!stack.ok()) return fail(args.context, stack.status());

@@ -160,7 +160,7 @@ int run_eigh(const std::vector<std::string>& words) {
   const std::vector<NamedFile> inputs = {{"A.npy", args.a}, {"--signature", args.signature}};
   const std::vector<NamedFile> outputs = {{"--w", args.files.s}, {"--v", args.files.u}};
   if (const auto s = check_files(&args.context, outputs, inputs, args.force); !s.ok()) return fail(context, s);
-  const auto options = context.connection.options();
+  const auto options = context.client_options();
   if (!options.ok()) return fail(context, options.status());
   return args.signature.empty() ? run_hermitian(args, *options) : run_factored(args, *options);
 }

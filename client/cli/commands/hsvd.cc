@@ -73,7 +73,7 @@ int run_hsvd(const std::vector<std::string>& words) {
   MatrixStack stack;
   std::vector<int8_t> signature;
   if (const auto code = load_one(context, args.g, args.format, args.j, &stack, &signature)) return *code;
-  const auto options = context.connection.options();
+  const auto options = context.client_options();
   if (!options.ok()) return fail(context, options.status());
   const Interruption interruption;
   client::Client client(*options);

@@ -154,7 +154,7 @@ int run_info(const std::vector<std::string>& words) {
   const Context& context = args.context;
   Arguments a = declared_info(&args);
   if (const auto code = parse_or_explain(&a, context, words)) return *code;
-  const auto options = context.connection.options();
+  const auto options = context.client_options();
   if (!options.ok()) return fail(context, options.status());
   client::Client client(*options);
   const auto info = client.server_info(context.connection.call());
@@ -169,7 +169,7 @@ int run_health(const std::vector<std::string>& words) {
   const Context& context = args.context;
   Arguments a = declared_health(&args);
   if (const auto code = parse_or_explain(&a, context, words)) return *code;
-  const auto options = context.connection.options();
+  const auto options = context.client_options();
   if (!options.ok()) return fail(context, options.status());
   client::Client client(*options);
   const auto serving = client.healthy(args.service, context.connection.call());

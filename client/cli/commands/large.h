@@ -49,7 +49,8 @@ struct LargeFiles {
 
 // The help of --verbose.
 inline constexpr char kVerboseHelp[] =
-    "also print the server's times and a line about each matrix; of small ones only\nabout those that are not ok";
+    "also print the server's times and a line about each matrix, of small ones only\nabout those that are not ok, and "
+    "about each retry";
 
 // The exit codes of commands that take a stack, and of those that take one matrix, for their help.
 inline constexpr char kStackExitCodes[] =

@@ -134,7 +134,7 @@ int run_latency(const std::vector<std::string>& words) {
   Arguments a = declared(&args);
   if (const auto code = parse_or_explain(&a, context, words)) return *code;
   if (args.size > 1024) return bad_usage(context, "--size is too large");
-  const auto options = context.connection.options();
+  const auto options = context.client_options();
   if (!options.ok()) return fail(context, options.status());
   client::Client client(*options);
   const bool shown = !context.quiet && !context.json;

@@ -126,7 +126,7 @@ int run_svd(const std::vector<std::string>& words) {
   // V^H of a tall matrix and U of a wide one are square anyway. Full matrices matter only if the other one is wanted.
   if ((batch.rows >= batch.cols ? args.files.u : args.files.vh).empty()) set_full_matrices(false, &args);
   if (args.top_k > batch.values_per_matrix()) return bad_usage(context, "--top-k is larger than min(m, n)");
-  const auto options = context.connection.options();
+  const auto options = context.client_options();
   if (!options.ok()) return fail(context, options.status());
   const Interruption interruption;
   client::CallOptions call = context.connection.call();

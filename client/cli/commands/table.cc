@@ -117,6 +117,7 @@ std::vector<Command> make_table() {
       {"capacity", "IN.npy --snr-db X", "capacity of the matrices as MIMO channels", run_capacity, syntax_of_capacity},
       {"info", "", "version, data types, methods, limits and devices of the server", run_info, syntax_of_info},
       {"health", "", "whether it serves; exit code 0 or 1, for container health checks", run_health, syntax_of_health},
+      {"plan", "--rate R", "cores, GPUs, replicas and limits of memory for a load", run_plan, syntax_of_plan},
       {"bench", "", "load generator: rates and latency percentiles", run_bench, syntax_of_bench},
       {"latency", "", "latency of one small call beside an empty one", run_latency, syntax_of_latency},
       {"completion",

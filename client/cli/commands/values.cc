@@ -178,7 +178,7 @@ int run_files(ValuesArguments& args) {
   for (InputFile& file : files) {
     if (const auto s = load(&file, args.format, args.to.s); !s.ok()) return fail(context, s);
   }
-  const auto options = context.connection.options();
+  const auto options = context.client_options();
   if (!options.ok()) return fail(context, options.status());
   const Interruption interruption;
   client::CallOptions call = context.connection.call();
@@ -214,7 +214,7 @@ int run_values(const std::vector<std::string>& words) {
   }
   const auto stack = load_matrices(args.in, args.format);
   if (!stack.ok()) return fail(context, stack.status());
-  const auto options = context.connection.options();
+  const auto options = context.client_options();
   if (!options.ok()) return fail(context, options.status());
   const Interruption interruption;
   client::CallOptions call = context.connection.call();

@@ -63,7 +63,7 @@ class HealthCheck : public Cancellable, public std::enable_shared_from_this<Heal
       const Result<bool> says = is_serving(reply_);
       serving = says.ok() && *says;
     }
-    core_.replicas().rotation()->checked(replica_, serving, Clock::now());
+    core_.note_health(replica_, serving);
     {
       std::lock_guard lock(mutex_);
       context_.reset();
@@ -112,7 +112,17 @@ void Core::check_health() {
   if (enter(check.get())) {
     check->start();
   } else {
-    replicas_.rotation()->checked(*replica, false, Clock::now());
+    replicas_.rotation()->checked(*replica, false, Clock::now());  // the client is closed
+  }
+}
+
+void Core::note_health(size_t replica, bool serving) {
+  const Rotation::Change change = replicas_.rotation()->checked(replica, serving, Clock::now());
+  const std::string& address = replicas_.address(replica);
+  if (change == Rotation::Change::kLeft) {
+    log(LogLevel::kWarning, [&] { return address + " does not serve, the other servers get its calls"; });
+  } else if (change == Rotation::Change::kBack) {
+    log(LogLevel::kInfo, [&] { return address + " takes calls again"; });
   }
 }
 

@@ -29,6 +29,7 @@ inline constexpr char kEigendecompose[] = "/svdserve.v1.SvdService/Eigendecompos
 inline constexpr char kEigendecomposeStream[] = "/svdserve.v1.SvdService/EigendecomposeStream";
 inline constexpr char kDecomposeLarge[] = "/svdserve.v1.SvdService/DecomposeLarge";
 inline constexpr char kGetServerInfo[] = "/svdserve.v1.SvdService/GetServerInfo";
+inline constexpr char kPlanCapacity[] = "/svdserve.v1.SvdService/PlanCapacity";
 inline constexpr char kHealthCheck[] = "/grpc.health.v1.Health/Check";
 
 inline constexpr char kServiceName[] = "svdserve.v1.SvdService";
@@ -55,6 +56,17 @@ class Core {
   Replicas& replicas() { return replicas_; }
   // A connection of a replica that takes calls, for what is attempted once.
   grpc::GenericStub& stub();
+  // A line of ClientOptions::log. `make` makes its text, where somebody wants it.
+  template <class Make>
+  void log(LogLevel level, const Make& make) const noexcept {
+    if (!options_.log) return;
+    try {
+      options_.log(level, make());
+    } catch (...) {  // the caller's mistake must not end a call, nor a thread of gRPC
+    }
+  }
+  // The health of a replica, as it was asked for.
+  void note_health(size_t replica, bool serving);
   // Asks a replica whose health is to be checked, and does not wait for the answer.
   void check_health();
 

@@ -5,6 +5,7 @@
 #include <grpcpp/support/channel_arguments.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace svdserve::client::internal {
 namespace {
@@ -106,24 +107,27 @@ void Rotation::take_out(Replica& r, Clock::time_point now) {
   ++r.failures;
 }
 
-void Rotation::note(size_t replica, const Status& status, Clock::time_point now) {
+Rotation::Change Rotation::note(size_t replica, const Status& status, Clock::time_point now) {
   std::lock_guard lock(mutex_);
   Replica& r = replicas_[replica];
+  const bool was_down = r.state == State::kDown;
   if (!is_retryable(status)) {
     if (status.ok()) budget_.succeeded();
-    if (r.state == State::kDown && !r.unhealthy && status.ok()) {
-      r.state = State::kTakesCalls;
-      r.failures = 0;
-    }
-    return;
+    if (!was_down || r.unhealthy || !status.ok()) return Change::kNone;
+    r.state = State::kTakesCalls;
+    r.failures = 0;
+    return Change::kBack;
   }
   budget_.failed();
   if (status.code == Code::kUnavailable) {
-    if (r.state != State::kDown || now >= r.until) take_out(r, now);  // once for calls that failed together
-  } else if (r.state == State::kTakesCalls) {
+    if (!was_down || now >= r.until) take_out(r, now);  // once for calls that failed together
+    return was_down ? Change::kNone : Change::kLeft;
+  }
+  if (r.state == State::kTakesCalls) {
     r.state = State::kFull;
     r.until = now + std::min<std::chrono::nanoseconds>(*status.retry_delay, kLongestFull);
   }
+  return Change::kNone;
 }
 
 std::optional<size_t> Rotation::due(Clock::time_point now) {
@@ -137,15 +141,21 @@ std::optional<size_t> Rotation::due(Clock::time_point now) {
   return std::nullopt;
 }
 
-void Rotation::checked(size_t replica, bool serving, Clock::time_point now) {
+Rotation::Change Rotation::checked(size_t replica, bool serving, Clock::time_point now) {
   std::lock_guard lock(mutex_);
   Replica& r = replicas_[replica];
+  const bool was_down = r.state == State::kDown;
   r.is_checked = false;
   r.next_check = now + kCheckPeriod;
   r.unhealthy = !serving;
-  if (!serving) return take_out(r, now);
+  if (!serving) {
+    take_out(r, now);
+    return was_down ? Change::kNone : Change::kLeft;
+  }
   r.failures = 0;
-  if (r.state == State::kDown) r.state = State::kTakesCalls;
+  if (!was_down) return Change::kNone;
+  r.state = State::kTakesCalls;
+  return Change::kBack;
 }
 
 bool Rotation::may_hurry() const {
@@ -156,7 +166,10 @@ bool Rotation::may_hurry() const {
 // --- their connections --------------------------------------------------------------------------
 
 Replicas::Replicas(const ClientOptions& options) {
-  const std::vector<std::string> addresses = split_addresses(options.address.text());
+  std::vector<std::string> addresses;  // each once, or it would have two shares
+  for (std::string& address : split_addresses(options.address.text())) {
+    if (std::ranges::find(addresses, address) == addresses.end()) addresses.push_back(std::move(address));
+  }
   width_ = 0;
   for (const std::string& address : addresses) width_ += is_name(address) ? kOfName : 1;
   replicas_ = std::vector<Replica>(addresses.size());

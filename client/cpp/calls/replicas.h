@@ -46,11 +46,14 @@ class Rotation {
 
   // Where a call goes that failed at those of `tried` (one flag a replica) already.
   size_t next(const std::vector<bool>& tried, Clock::time_point now);
+  // The effect of an outcome on the replica.
+  enum class Change : uint8_t { kNone, kLeft, kBack };
+
   // The outcome of a call.
-  void note(size_t replica, const Status& status, Clock::time_point now);
+  Change note(size_t replica, const Status& status, Clock::time_point now);
   // A replica whose health is to be checked now, once every 2 s while calls are made; then checked() must follow.
   std::optional<size_t> due(Clock::time_point now);
-  void checked(size_t replica, bool serving, Clock::time_point now);
+  Change checked(size_t replica, bool serving, Clock::time_point now);
   // Whether an attempt may follow a failure at once.
   bool may_hurry() const;
 

@@ -13,7 +13,8 @@
 namespace svdserve::client::internal {
 
 // A message that one replica rejects, or that it is out of reach for, goes to the next at once. When all have failed it
-// waits as RetrySchedule says, for the shortest of their delays. So it does where the client's budget is spent. Attempts at once do not count for RetryPolicy::max_attempts. Not thread-safe.
+// waits as RetrySchedule says, for the shortest of their delays. So it does where the client's budget is spent. Attempts
+// at once do not count for RetryPolicy::max_attempts. Not thread-safe.
 class Route {
  public:
   Route(Core& core, Deadline deadline) : core_(core), schedule_(core.options().retry, deadline) {}
@@ -28,6 +29,11 @@ class Route {
   Deadline deadline() const { return schedule_.deadline(); }
 
  private:
+  const std::string& address() const;  // of the attempt under way
+  void log_change(Rotation::Change change, const Status& status) const;
+  // The wait that the schedule has after `round`, with a line of the log about the attempt that ended with `status`.
+  std::optional<std::chrono::nanoseconds> wait_for(const Status& round, const Status& status, Clock::time_point now);
+
   Core& core_;
   RetrySchedule schedule_;
   size_t replica_ = 0;                                // of the attempt under way

@@ -57,6 +57,20 @@ Result<ServerInfo> server_info(Core& core, const CallOptions& options) {
   return info;
 }
 
+Result<CapacityPlan> plan_capacity(Core& core, const Batch& batch, const ComputeOptions& compute, const Demand& demand,
+                                   const CallOptions& options) {
+  if (Result<MatrixSizes> sizes = matrix_sizes(batch, compute); !sizes.ok()) return sizes.status();
+  grpc::ByteBuffer reply;
+  const Deadline deadline = deadline_after(options.timeout, Clock::now());
+  const grpc::ByteBuffer request = make_plan_request(batch, compute, demand);
+  Status status = core.call(kPlanCapacity, request, options, deadline, &reply);
+  if (status.code == Code::kUnimplemented) status.message = "this server is too old to plan capacities; update it";
+  if (!status.ok()) return status;
+  v1::PlanCapacityResponse response;
+  if (!parse(reply, &response)) return invalid_reply("it is not a PlanCapacityResponse");
+  return to_capacity_plan(response);
+}
+
 grpc::ByteBuffer health_request(const std::string& service) {
   ::grpc::health::v1::HealthCheckRequest request;
   request.set_service(service);

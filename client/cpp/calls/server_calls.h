@@ -26,6 +26,8 @@ Status read_limits(Core& core, Status status, grpc::ByteBuffer& reply);
 Status fetch_limits(Core& core, const CallOptions& options, Deadline deadline);
 
 Result<ServerInfo> server_info(Core& core, const CallOptions& options);
+Result<CapacityPlan> plan_capacity(Core& core, const Batch& batch, const ComputeOptions& compute, const Demand& demand,
+                                   const CallOptions& options);
 Result<bool> healthy(Core& core, const std::string& service, const CallOptions& options);
 Result<std::chrono::nanoseconds> ping(Core& core, const CallOptions& options);
 

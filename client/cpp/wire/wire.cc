@@ -481,4 +481,43 @@ Result<ServerInfo> to_server_info(const v1::GetServerInfoResponse& response) {
   return info;
 }
 
+grpc::ByteBuffer make_plan_request(const Batch& batch, const ComputeOptions& compute, const Demand& demand) {
+  using Message = v1::PlanCapacityRequest;
+  std::string request = serialized_options(compute, batch.starting_vectors != nullptr);
+  const std::string head = batch_head({batch, batch.count, {}});
+  wire::append_head(&request, v1::DecomposeRequest::kMatricesFieldNumber, head.size());
+  request += head;
+  Message load;
+  load.set_requests_per_second(demand.requests_per_second);
+  load.set_latency_seconds(std::chrono::duration<double>(demand.latency).count());
+  std::string message = load.SerializeAsString();
+  const bool is_svd = compute.problem == Problem::kSvd;
+  wire::append_head(&message, is_svd ? Message::kDecomposeFieldNumber : Message::kEigendecomposeFieldNumber,
+                    request.size());
+  const grpc::Slice slice(message + request);
+  return grpc::ByteBuffer(&slice, 1);
+}
+
+CapacityPlan to_capacity_plan(const v1::PlanCapacityResponse& response) {
+  CapacityPlan plan = {.core_seconds = response.core_seconds(),
+                       .gpu_seconds = response.gpu_seconds(),
+                       .utilization = response.utilization(),
+                       .latency_seconds = response.latency_seconds(),
+                       .reachable = response.reachable(),
+                       .replica_requests_per_second = response.replica_requests_per_second(),
+                       .replicas = response.replicas(),
+                       .cores = response.cores(),
+                       .gpus = response.gpus(),
+                       .replica_cores = response.replica_cores(),
+                       .replica_gpus = response.replica_gpus(),
+                       .max_inflight_requests = response.max_inflight_requests(),
+                       .max_inflight_bytes = response.max_inflight_bytes(),
+                       .max_message_bytes = response.max_message_bytes(),
+                       .memory_bytes = response.memory_bytes()};
+  for (const v1::DeviceCost& d : response.devices()) {
+    plan.devices.push_back({d.device(), d.request_seconds(), d.batch_matrices(), d.batch_seconds(), d.measured()});
+  }
+  return plan;
+}
+
 }  // namespace svdserve::client::internal

@@ -23,6 +23,7 @@
 namespace svdserve::v1 {
 class DecomposeResponse;
 class GetServerInfoResponse;
+class PlanCapacityResponse;
 }  // namespace svdserve::v1
 
 namespace svdserve::client::internal {
@@ -83,6 +84,10 @@ Result<Report> to_report(const v1::DecomposeResponse& response, const Expected& 
 
 // Fails with INTERNAL where the limits cannot be those of a server: negative ones, and 0 where at least 1 is needed.
 Result<ServerInfo> to_server_info(const v1::GetServerInfoResponse& response);
+
+// A PlanCapacityRequest for a load of requests with such a batch, without its operands.
+grpc::ByteBuffer make_plan_request(const Batch& batch, const ComputeOptions& compute, const Demand& demand);
+CapacityPlan to_capacity_plan(const v1::PlanCapacityResponse& response);
 
 }  // namespace svdserve::client::internal
 #endif  // SVDSERVE_CLIENT_CPP_WIRE_WIRE_H_

@@ -9,7 +9,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/planner.h"
+#include "server/device/cost/capacity.h"
 #include "server/large/large_pipeline.h"
+#include "server/rpc/codec/codec.h"
 #include "server/rpc/codec/wire_enums.h"
 #include "server/rpc/codec/wire_reader.h"
 #include "server/version.h"
@@ -62,6 +64,83 @@ Error get_server_info(const HandlerContext& context, const v1::GetServerInfoRequ
   return {};
 }
 
+// The one batch of a request without operands, of which a load is made.
+template <class Message>
+Error decode_shape(const HandlerContext& context, Rpc rpc, const Message& message, Request* request) {
+  const grpc::Slice slice(message.SerializeAsString());
+  grpc::ByteBuffer bytes(&slice, 1);
+  DecodedRequest decoded = decode_request(rpc, &bytes, context.memory);
+  if (!decoded.error.ok()) return decoded.error;
+  if (decoded.has_groups)
+    return invalid_field("groups", "must be empty: a capacity is planned for one batch a request");
+  *request = std::move(decoded.batches.front());
+  return {};
+}
+
+Error read_demand(const v1::PlanCapacityRequest& message, Demand* demand) {
+  constexpr double kMostRequests = 1e12, kMostSeconds = 1e6;
+  const double rate = message.requests_per_second(), seconds = message.latency_seconds();
+  if (!(rate > 0 && rate <= kMostRequests)) {
+    return invalid_field("requests_per_second", absl::StrCat("must be above 0 and at most 10^12, is ", rate));
+  }
+  if (!(seconds >= 0 && seconds <= kMostSeconds)) {
+    return invalid_field("latency_seconds", absl::StrCat("must be between 0 and 10^6, is ", seconds));
+  }
+  *demand = {rate, absl::Seconds(seconds)};
+  return {};
+}
+
+void write_plan(const CapacityPlan& plan, v1::PlanCapacityResponse* out) {
+  for (const DeviceCost& cost : plan.devices) {
+    v1::DeviceCost& device = *out->add_devices();
+    device.set_device(cost.device);
+    device.set_request_seconds(absl::ToDoubleSeconds(cost.request));
+    device.set_batch_matrices(cost.batch_matrices);
+    device.set_batch_seconds(absl::ToDoubleSeconds(cost.batch));
+    device.set_measured(cost.measured);
+  }
+  out->set_core_seconds(plan.core_seconds);
+  out->set_gpu_seconds(plan.gpu_seconds);
+  out->set_utilization(plan.utilization);
+  out->set_latency_seconds(absl::ToDoubleSeconds(plan.latency));
+  out->set_reachable(plan.reachable);
+  out->set_replica_requests_per_second(plan.replica_requests_per_second);
+  out->set_replicas(plan.replicas);
+  out->set_cores(plan.cores);
+  out->set_gpus(plan.gpus);
+  out->set_replica_cores(plan.replica_cores);
+  out->set_replica_gpus(plan.replica_gpus);
+  out->set_max_inflight_requests(plan.max_inflight_requests);
+  out->set_max_inflight_bytes(plan.max_inflight_bytes);
+  out->set_max_message_bytes(plan.max_message_bytes);
+  out->set_memory_bytes(plan.memory_bytes);
+}
+
+Error plan_capacity(const HandlerContext& context, const v1::PlanCapacityRequest& message,
+                    v1::PlanCapacityResponse* response) {
+  Demand demand;
+  if (Error error = read_demand(message, &demand); !error.ok()) return error;
+  Request request;
+  Error error;
+  switch (message.request_case()) {
+    case v1::PlanCapacityRequest::kDecompose:
+      error = decode_shape(context, Rpc::kDecompose, message.decompose(), &request);
+      break;
+    case v1::PlanCapacityRequest::kEigendecompose:
+      error = decode_shape(context, Rpc::kEigendecompose, message.eigendecompose(), &request);
+      break;
+    case v1::PlanCapacityRequest::REQUEST_NOT_SET:
+      error = invalid_field("request", "must be set: decompose or eigendecompose");
+      break;
+  }
+  if (!error.ok()) return error;
+  CapacityPlan plan;
+  if (error = context.pipeline->plan_capacity(std::move(request), demand, &plan); error.ok()) {
+    write_plan(plan, response);
+  }
+  return error;
+}
+
 template <class Request>
 Error parse_small(grpc::ByteBuffer bytes, Request* request) {
   const std::string& type = Request::descriptor()->name();
@@ -86,6 +165,7 @@ Error answer_in_bytes(const HandlerContext& context, const grpc::ByteBuffer& byt
 
 constexpr SmallMethod kSmallMethods[] = {
     {"GetServerInfo", answer_in_bytes<v1::GetServerInfoRequest, v1::GetServerInfoResponse, get_server_info>},
+    {"PlanCapacity", answer_in_bytes<v1::PlanCapacityRequest, v1::PlanCapacityResponse, plan_capacity>},
 };
 
 }  // namespace

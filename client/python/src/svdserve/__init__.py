@@ -18,14 +18,14 @@ from ._narrow import as_operand
 from .aio import AsyncClient
 from .errors import (Cancelled, DeadlineExceeded, Error, FieldViolation, Internal, InvalidArgument, Overloaded,
                      Unauthenticated, Unavailable, Unimplemented)
-from .values import (Certificate, Device, EighResult, EigLeftResult, EigResult, LargeSummary, Limits, MatrixStatus,
-                     MimoResult, Phase, Progress, RetryPolicy, ServerInfo, SVDResult, Tls)
+from .values import (CapacityPlan, Certificate, Device, DeviceCost, EighResult, EigLeftResult, EigResult, LargeSummary,
+                     Limits, MatrixStatus, MimoResult, Phase, Progress, RetryPolicy, ServerInfo, SVDResult, Tls)
 
 __version__ = _version("svdserve")
 
 __all__ = [
-    "AsyncClient", "Cancelled", "Certificate", "Client", "DeadlineExceeded", "Device", "EigLeftResult", "EigResult",
-    "EighResult", "Error", "FieldViolation", "Internal", "InvalidArgument", "LargeSummary", "Limits", "LocalClient",
-    "MatrixStatus", "MimoResult", "Overloaded", "Phase", "Progress", "RetryPolicy", "SVDResult", "ServerInfo", "Tls",
-    "Unauthenticated", "Unavailable", "Unimplemented", "__version__", "as_operand", "local",
+    "AsyncClient", "Cancelled", "CapacityPlan", "Certificate", "Client", "DeadlineExceeded", "Device", "DeviceCost",
+    "EigLeftResult", "EigResult", "EighResult", "Error", "FieldViolation", "Internal", "InvalidArgument", "LargeSummary",
+    "Limits", "LocalClient", "MatrixStatus", "MimoResult", "Overloaded", "Phase", "Progress", "RetryPolicy", "SVDResult",
+    "ServerInfo", "Tls", "Unauthenticated", "Unavailable", "Unimplemented", "__version__", "as_operand", "local",
 ]

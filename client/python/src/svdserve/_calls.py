@@ -12,7 +12,7 @@ from typing import Any, Callable
 
 import numpy as np
 
-from . import _arrays, _large
+from . import _arrays, _large, _proto
 from ._codec import Message, Operand, Result, messages
 from ._display.progress import OnProgress, Teller
 from ._narrow import narrow_type
@@ -408,3 +408,30 @@ _MIMO_ARRAYS = (*MIMO_NUMBERS, *(f"{name}_gradient" for name in MIMO_GRADIENTS),
 
 def _group_size(group_size: int | None) -> int:
     return 1 if group_size is None else positive("options.mimo.group_size", group_size, "group_size")
+
+
+class _Caught:
+    """In the place of a client: its verbs return the call that they would make."""
+
+    def _run(self, call: Call, *_rest: Any) -> Call:
+        return call
+
+
+def load_of(verbs: type, known: tuple[str, ...], verb: str, arguments: tuple[Any, ...], options: dict[str, Any],
+            **load: float) -> dict[str, Any]:
+    """The fields of a PlanCapacityRequest for a load of calls of a verb with such arguments. Reads no elements.
+
+    `verbs`: the class that has the verbs `known`. Raises as the verb does, and InvalidArgument for what is no batch.
+    """
+    if verb not in known:
+        raise invalid_argument("verb", f"must be one of {', '.join(map(repr, known))}, but is {verb!r}")
+    call: Call = getattr(verbs, verb)(_Caught(), *arguments, **options)
+    query = call.query
+    if call.many or query.is_for_large:
+        raise invalid_argument("matrices", "must be a batch of one shape: there are no plans for lists of arrays, nor for "
+                               "large matrices")
+    ((operand, _),) = call.results
+    message = _proto.EigendecomposeRequest if query.eigenproblem else _proto.DecomposeRequest
+    request = message.FromString(query.encode())
+    request.matrices.CopyFrom(operand.header(operand.count))
+    return {"eigendecompose" if query.eigenproblem else "decompose": request, **load}

@@ -41,7 +41,7 @@ _LARGEST_MESSAGE_BYTES = 2**31 - 1  # that gRPC and protobuf can have
 DEFAULT_ADDRESS = "127.0.0.1:50051"  # where a server listens unless it is told to otherwise
 # host:port, or a name with one of gRPC's schemes. gRPC takes a host without a port for one with port 443.
 _SCHEMES = ("unix:", "unix-abstract:", "dns:", "ipv4:", "ipv6:", "vsock:")
-_ADDRESS = re.compile(r"(unix|unix-abstract|dns|ipv4|ipv6|vsock):.+|([^:/]+|\[[^\]]+\]):\d{1,5}")
+_ADDRESS = re.compile(r"(unix|unix-abstract|dns|ipv4|ipv6|vsock):.+|([^:/;\s]+|\[[^\]]+\]):\d{1,5}")
 _URL = re.compile(r"(\w+)://([^/]*)/?.*")
 
 # Seconds. A longer timeout, such as infinity, means none: gRPC's clock would overflow and the call fail at once.
@@ -88,12 +88,13 @@ def addresses_of(address: str | Iterable[str] | None) -> tuple[str, ...]:
         return _split(address, "address")
     if isinstance(address, Iterable) and not isinstance(address, (bytes, bytearray)):
         if several := tuple(_checked(one, "address") for one in address):
-            return several
+            return tuple(dict.fromkeys(several))
     raise TypeError(f"address is {address!r}, but must be a str such as '{DEFAULT_ADDRESS}', a list of them, or None")
 
 
 def _split(addresses: str, name: str) -> tuple[str, ...]:
-    return tuple(_checked(one.strip(), name) for one in addresses.split(","))
+    """Each address once, or it would have two shares."""
+    return tuple(dict.fromkeys(_checked(one.strip(), name) for one in addresses.split(",")))
 
 
 def _checked(address: str, name: str) -> str:
@@ -105,6 +106,8 @@ def _checked(address: str, name: str) -> str:
         if not address.startswith(_SCHEMES) and not 0 < int(port) < 65536:
             raise ValueError(f"{name} is {address!r}, but its port must be between 1 and 65535")
         return address
+    if not _URL.fullmatch(address) and (several := re.split(r"[;\s]+", address.strip()))[1:]:
+        raise ValueError(f"{name} is {address!r}, but must have a comma between two servers; write {','.join(several)!r}")
     if url := _URL.fullmatch(address):
         tls = " and tls=True" if url[1] in ("https", "grpcs") else ""
         raise ValueError(f"{name} is the URL {address!r}, but must be host:port; write {_with_port(url[2])!r}{tls}")

@@ -28,8 +28,8 @@ from ._replicas import CHECK_PATIENCE, PauseAfter, Route, as_the_route_says
 from ._stack import Job, Pieces, Stack
 from ._transfer import Stop, transfer
 from .errors import Error, closed_error, from_rpc_error
-from .values import (EighResult, EigLeftResult, EigResult, Limits, MimoResult, RetryPolicy, ServerInfo, SVDResult, Tls,
-                     server_info)
+from .values import (CapacityPlan, EighResult, EigLeftResult, EigResult, Limits, MimoResult, RetryPolicy, ServerInfo,
+                     SVDResult, Tls, capacity_plan, server_info)
 
 Values = npt.NDArray[np.floating[Any]]
 Vectors = npt.NDArray[np.inexact[Any]]
@@ -835,6 +835,33 @@ class Client:
         info = server_info(self._ask("GetServerInfo", timeout))
         self._limits = self._settings.bound(info.limits)
         return info
+
+    def plan_capacity(self, verb: str, *arguments: Any, requests_per_second: float, latency: float | None = None,
+                      timeout: float | None = None, **options: Any) -> CapacityPlan:
+        """The cores, GPUs, replicas and limits of memory that serve a load of equal calls.
+
+        The server reckons by the times that it has measured on its devices, and computes nothing.
+
+        Args:
+            verb: the verb that is called, such as "svdvals". One of batches of one shape.
+            arguments, options: its arguments. The elements of arrays are not read.
+            requests_per_second: of all clients together, each with one message.
+            latency: seconds that 99 of 100 requests shall not exceed; None: any.
+            timeout: of this question.
+
+        Example:
+            >>> import numpy as np, svdserve
+            >>> with svdserve.Client(address) as client:
+            ...     plan = client.plan_capacity("svdvals", np.empty((1000, 4, 4), "c8"), requests_per_second=10)
+            >>> plan.replicas
+            1
+        """
+        from ._aio_verbs import VERBS  # which imports this file
+
+        with _calls.in_the_callers_words(verb, "a"):
+            load = _calls.load_of(Client, VERBS, verb, arguments, options, requests_per_second=requests_per_second,
+                                  latency_seconds=latency or 0.0)
+            return capacity_plan(self._ask("PlanCapacity", timeout, **load))
 
     def health(self, service: str = "", *, timeout: float | None = None) -> str:
         """State of the server, or of one service of it: "SERVING", "NOT_SERVING", ... One that serves is enough.

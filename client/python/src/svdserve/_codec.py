@@ -312,12 +312,15 @@ class Operand:
         bounds = [groups * i // wanted * group for i in range(wanted + 1)]
         return [Piece(start, stop) for start, stop in zip(bounds, bounds[1:])]
 
+    def header(self, count: int) -> Any:
+        """A MatrixBatch of `count` matrices without their bytes."""
+        return _proto.MatrixBatch(data_type=self.data_type, memory_order=self.memory_order, rows=self.rows, cols=self.cols,
+                                  count=count, exponent=self._narrow.exponent if self._narrow else 0)
+
     def batch(self, piece: Piece) -> Request:
         """A serialized MatrixBatch in parts: its fields up to `data`, the bytes of that, and so on."""
         data = np.ascontiguousarray(self._stack[piece.start:piece.stop], dtype=self._sent_type)
-        header = _proto.MatrixBatch(data_type=self.data_type, memory_order=self.memory_order, rows=self.rows, cols=self.cols,
-                                    count=piece.stop - piece.start,
-                                    exponent=self._narrow.exponent if self._narrow else 0).SerializeToString()
+        header = self.header(piece.stop - piece.start).SerializeToString()
         batch = header + _TAG_BATCH_DATA + varint(data.nbytes), data
         if self._start is None:
             return Request(batch)

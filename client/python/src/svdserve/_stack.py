@@ -34,9 +34,8 @@ class Job:
     def pause_after(self, error: Error, pause: float | None, left: float | None) -> float | None:
         """Seconds to wait after the error before it is sent again; None: it is not. `pause`: of RetryPolicy alone.
 
-        A server that took the operand may be computing it: only one that rejected it first is asked again. But where
-        another server is there, one that went away in the upload is not waited for. Where there is a token, the next
-        attempt goes on with the matrix.
+        Beside other lanes it does not wait: it goes back to the stack, and this lane ends. A matrix with a token stays here,
+        and the next attempt goes on with it.
         """
         if self.stop.wanted:
             return None
@@ -47,6 +46,14 @@ class Job:
     def _may_repeat(self, error: Error, pause: float) -> bool:
         if pause > 0 and not self.alone:
             return False
+        return self.is_repeatable(error)
+
+    def is_repeatable(self, error: BaseException) -> bool:
+        """Whether the matrix may be sent again at all.
+
+        A server that took the operand may be computing it: only one that rejected it first is asked again. But where
+        another server is there, one that went away in the upload is not waited for.
+        """
         return not self.factor.accepted or (
             self.has_others and isinstance(error, Unavailable) and not self.factor.is_sent)
 
@@ -93,7 +100,7 @@ class Stack:
             del self._stops[job.index]
             if job.stop.wanted:
                 return False
-            if not job.alone and not job.factor.accepted and _may_pass(error):
+            if not job.alone and job.is_repeatable(error) and _may_pass(error):
                 heapq.heappush(self._waiting, job.index)
                 if self.lanes == 1:
                     return False  # the others ended meanwhile

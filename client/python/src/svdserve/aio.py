@@ -13,17 +13,18 @@ import grpc
 import grpc.aio
 
 from . import _calls, _codec, _proto
-from ._aio_verbs import AsyncVerbs
+from ._aio_verbs import VERBS, AsyncVerbs
 from ._channel import (DEFAULT_IN_FLIGHT, DEFAULT_MESSAGE_BYTES, DEFAULT_PIECE_BYTES,
                        ChannelSettings, Connections, Deadline, Stub, announcement, best_health, health_name, serves,
                        small_request)
 from ._display.progress import OnProgress, shown
+from ._client import Client
 from ._query import Query
 from ._replicas import CHECK_PATIENCE, PauseAfter, Route, as_the_route_says
 from ._stack import Job, Stack
 from ._transfer import transfer
 from .errors import Error, closed_error, from_rpc_error
-from .values import Limits, RetryPolicy, ServerInfo, Tls, server_info
+from .values import CapacityPlan, Limits, RetryPolicy, ServerInfo, Tls, capacity_plan, server_info
 
 
 class AsyncClient(AsyncVerbs):
@@ -67,6 +68,14 @@ class AsyncClient(AsyncVerbs):
         info = server_info(await self._ask("GetServerInfo", timeout))
         self._limits = self._settings.bound(info.limits)
         return info
+
+    async def plan_capacity(self, verb: str, *arguments: Any, requests_per_second: float, latency: float | None = None,
+                            timeout: float | None = None, **options: Any) -> CapacityPlan:
+        """The servers for a load of equal calls, as Client.plan_capacity."""
+        with _calls.in_the_callers_words(verb, "a"):
+            load = _calls.load_of(Client, VERBS, verb, arguments, options, requests_per_second=requests_per_second,
+                                  latency_seconds=latency or 0.0)
+            return capacity_plan(await self._ask("PlanCapacity", timeout, **load))
 
     async def health(self, service: str = "", *, timeout: float | None = None) -> str:
         """State of the server, or of one service of it, as Client.health."""

@@ -405,6 +405,59 @@ class ServerInfo(show.Shown):
                 ("large matrices", f"to {limits.max_large_bytes >> 20} MiB each" if limits.max_large_bytes else "none")]
 
 
+@dataclasses.dataclass(frozen=True)
+class DeviceCost:
+    """The time that a request takes on one device of a server."""
+
+    device: str  #: its name
+    request_seconds: float  #: alone on the idle device
+    batch_matrices: int  #: of the largest batch that such requests share
+    batch_seconds: float  #: for that batch
+    measured: bool  #: False: reckoned from the times of the nearest shape
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class CapacityPlan(show.Shown):
+    """The servers like the one that was asked, replicas, that serve a load."""
+
+    devices: tuple[DeviceCost, ...]
+    core_seconds: float  #: of the host's cores, for one request
+    gpu_seconds: float  #: for one request
+    utilization: float  #: planned, of what limits a replica
+    latency_seconds: float  #: that 99 of 100 requests are predicted not to exceed
+    reachable: bool  #: the latency asked for; False: by no number of replicas
+    replica_requests_per_second: float  #: that one replica serves
+    replicas: int  #: none of them spare
+    cores: float  #: of all replicas together
+    gpus: float  #: likewise
+    replica_cores: int
+    replica_gpus: int
+    max_inflight_requests: int  #: of each replica, as the rest: values of its flags
+    max_inflight_bytes: int
+    max_message_bytes: int
+    memory_bytes: int  #: without large matrices
+
+    def _title(self) -> str:
+        return f"{self.replicas} replicas" + ("" if self.reachable else ", and the latency is not reached")
+
+    def _rows(self) -> show.Rows:
+        return [("each serves", f"{self.replica_requests_per_second:.4g} requests/s, 99 of 100 within "
+                                f"{self.latency_seconds * 1e3:.3g} ms"),
+                ("each has", f"{self.replica_cores} cores, {self.replica_gpus} GPUs, {self.memory_bytes >> 20} MiB"),
+                ("needed in all", f"{self.cores:.3g} cores, {self.gpus:.3g} GPUs"),
+                ("flags", f"--max-inflight-requests={self.max_inflight_requests} "
+                          f"--max-inflight-bytes={self.max_inflight_bytes} "
+                          f"--max-message-bytes={self.max_message_bytes}")]
+
+
+def capacity_plan(message: Any) -> CapacityPlan:
+    """CapacityPlan from a PlanCapacityResponse."""
+    costs = tuple(DeviceCost(**{f.name: getattr(d, f.name) for f in dataclasses.fields(DeviceCost)})
+                  for d in message.devices)
+    others = {f.name: getattr(message, f.name) for f in dataclasses.fields(CapacityPlan) if f.name != "devices"}
+    return CapacityPlan(devices=costs, **others)
+
+
 # The least that these limits of a server can be.
 _LEAST_LIMITS = dict(max_values=1, max_dimension=1, max_matrices=1, max_message_bytes=1, max_groups=0, max_general_order=0,
                      max_hermitian_order=0, max_large_bytes=0)
