@@ -120,7 +120,7 @@ class Envoy:
         self.stats_address = f"127.0.0.1:{found['stats']['port_value']}"
 
     def ask(self, path: str) -> bytes:
-        """What the administrator's socket says, without the head."""
+        """The reply of the administrator's socket, without its head."""
         with socket.socket(socket.AF_UNIX) as s:
             s.settimeout(SECONDS)
             try:

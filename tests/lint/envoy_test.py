@@ -13,6 +13,7 @@ import yaml
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/edge"))
 import envoy_test as edge  # noqa: E402
+import helm_test as helm  # noqa: E402
 import proxy  # noqa: E402
 
 
@@ -30,6 +31,17 @@ class Envoy(unittest.TestCase):
     def test_it_takes_the_options(self):
         edge.add_options(self.profile, self.folder)
         self.assertEqual(proxy.validate(self.profile, self.folder), "")
+
+    def test_it_takes_what_the_chart_renders(self):
+        values = helm.values_of(helm.CHART / "examples/untrusted.yaml")
+        for tls in ({"enabled": False}, {"enabled": True, "clientCa": False}, values["tls"]):
+            data = helm.render({**values, "tls": tls})["ConfigMap"]["data"]
+            for name, text in data.items():
+                (self.folder / "etc" / name).write_text(proxy.moved(text, self.folder))
+            profile = yaml.safe_load(proxy.moved(data["envoy.yaml"], self.folder))
+            self.assertEqual(proxy.validate(profile, self.folder), "")
+            self.assertIn("local_ratelimit", data["envoy.yaml"])
+            self.assertEqual("require_client_certificate" in data["envoy.yaml"], bool(tls.get("clientCa")))
 
     def test_mistakes_are_found(self):
         self.profile["static_resources"]["clusters"][0]["lb_policy"] = "NO_SUCH"
