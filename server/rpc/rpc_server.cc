@@ -22,6 +22,7 @@
 #include "server/base/mutex.h"
 #include "server/peer_address.h"
 #include "server/rpc/calls/call_log.h"
+#include "server/rpc/calls/connection_traffic.h"
 #include "server/rpc/calls/decompose_large_call.h"
 #include "server/rpc/calls/health_call.h"
 #include "server/rpc/calls/load_report.h"
@@ -30,6 +31,7 @@
 #include "server/rpc/calls/stream_call.h"
 #include "server/rpc/calls/unary_call.h"
 #include "server/rpc/connection_acceptor.h"
+#include "server/rpc/connection_guard.h"
 #include "server/rpc/library_logs.h"
 #include "server/rpc/self_probe.h"
 #include "server/rpc/small/health_service.h"
@@ -190,6 +192,7 @@ struct RpcServer::Impl {
 
   ReadTurns read_turns, small_reads, question_reads, open_reads;
   const TrustedProxies proxies;
+  ConnectionTraffic traffic;
   LoadReport load;  // ticked by watch_thread
   AccessLog access_log;
   HandlerContext context;
@@ -199,6 +202,7 @@ struct RpcServer::Impl {
   std::shared_ptr<grpc::ServerCredentials> credentials;  // gRPC asks them as long as there is a server
   std::unique_ptr<grpc::Server> server;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections;  // gRPC's end of `acceptor`
+  std::unique_ptr<ConnectionGuard> guard;                                       // null: there is none
   std::unique_ptr<ConnectionAcceptor> acceptor;
   std::string address;
   Pipeline* const pipeline;
@@ -295,7 +299,8 @@ std::unique_ptr<RpcServer> RpcServer::start(const RpcOptions& options, Pipeline*
                   &impl.proxies,
                   &impl.access_log,
                   static_cast<size_t>(options.max_stream_requests),
-                  &impl.load};
+                  &impl.load,
+                  &impl.traffic};
   impl.make_services(options.reflection);
 
   redirect_library_logs();
@@ -326,8 +331,13 @@ std::unique_ptr<RpcServer> RpcServer::start(const RpcOptions& options, Pipeline*
   impl.health_call = std::make_unique<HealthCall>(impl.own_connections.get());
   impl.self_probe.tick(clock->now());
   const int listener = listening.sockets().front().get();
+  if (options.connection_guard < absl::InfiniteDuration()) {
+    impl.guard =
+        std::make_unique<ConnectionGuard>(options.connection_guard, options.call_window_bytes, &impl.traffic, recorder);
+  }
   impl.acceptor = std::make_unique<ConnectionAcceptor>(
-      std::move(listening), ConnectionLimits{options.max_connections, options.peer_percent}, impl.proxies, recorder,
+      std::move(listening), ConnectionLimits{options.max_connections, options.peer_percent}, impl.proxies,
+      impl.guard.get(), recorder,
       [&impl, listener, names_users = options.listen.is_unix() && options.tls == nullptr](int fd) {
         impl.take_connection(listener, fd, names_users);
       });

@@ -47,7 +47,8 @@ class Replica:
         while not ready.exists():
             assert self.process.poll() is None and time.monotonic() < end, self.log()
             time.sleep(0.02)
-        self.address = dict(line.split("=", 1) for line in ready.read_text().splitlines())["grpc"]
+        lines = dict(line.split("=", 1) for line in ready.read_text().splitlines())
+        self.address, self.metrics = lines["grpc"], lines["metrics"]
 
     def log(self) -> str:
         return self._log.read_text()

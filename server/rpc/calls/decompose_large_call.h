@@ -12,6 +12,7 @@
 #include "server/large/large_job.h"
 #include "server/large/large_pipeline.h"
 #include "server/rpc/calls/call_log.h"
+#include "server/rpc/calls/connection_traffic.h"
 #include "server/rpc/calls/handler_context.h"
 #include "server/rpc/calls/open_calls.h"
 #include "server/rpc/calls/small_read.h"
@@ -65,6 +66,7 @@ class DecomposeLargeCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer
   bool waits_ ABSL_GUARDED_BY(act_mu_) = false;  // for its turn, or was told of it and has not begun yet
   std::optional<grpc::Status> end_wanted_ ABSL_GUARDED_BY(act_mu_);  // once the turn has come
   Peer peer_;
+  CallTraffic traffic_;
   CallIds ids_;
   absl::Time opened_;
   CallLine line_ ABSL_GUARDED_BY(act_mu_);  // of the access log, as far as it is known

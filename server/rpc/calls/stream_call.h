@@ -12,6 +12,7 @@
 #include "server/base/mutex.h"
 #include "server/respond/result_stream.h"
 #include "server/rpc/calls/call_log.h"
+#include "server/rpc/calls/connection_traffic.h"
 #include "server/rpc/calls/handler_context.h"
 #include "server/rpc/calls/open_calls.h"
 #include "server/rpc/codec/announcement.h"
@@ -93,6 +94,7 @@ class StreamCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::
   bool broken_ ABSL_GUARDED_BY(act_mu_) = false;
   grpc::Status final_status_ ABSL_GUARDED_BY(act_mu_);
   Peer peer_;
+  CallTraffic traffic_;
   CallIds ids_;
   absl::Time opened_;
   bool registered_ = false;

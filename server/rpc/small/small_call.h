@@ -10,6 +10,7 @@
 
 #include "server/base/mutex.h"
 #include "server/rpc/calls/call_log.h"
+#include "server/rpc/calls/connection_traffic.h"
 #include "server/rpc/calls/handler_context.h"
 #include "server/rpc/calls/open_calls.h"
 #include "server/rpc/calls/small_read.h"
@@ -53,6 +54,7 @@ class SmallCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>, privat
   SmallRead read_;
   bool registered_ = false;
   Peer peer_;
+  CallTraffic traffic_;
   CallIds ids_;
   absl::Time arrival_;
   Mutex mu_;
