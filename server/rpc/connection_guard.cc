@@ -36,7 +36,7 @@ constexpr auto kBetweenLooks = std::chrono::seconds(1);
 constexpr absl::Duration kBan = absl::Minutes(1);
 constexpr size_t kMostBans = 10000;
 
-// Of a clock that never goes back.
+// The time of a clock that never goes back.
 absl::Time steady_now() {
   return absl::UnixEpoch() + absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch());
 }

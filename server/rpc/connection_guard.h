@@ -1,10 +1,11 @@
 // Finds connections whose client keeps the transport busy without calls. libgrpc 1.51 parses headers without end
 // (CVE-2023-33953), and streams that are reset as soon as they begin (CVE-2023-44487), at the price of everybody's time.
 //
-// For each connection two numbers are compared once a second: bytes received, by the kernel, with the bytes that calls
-// account for; and streams begun, by the transport, with calls handled. An open call accounts for a message that is on its
-// way, and one that the client has ended for as much. The balance of bytes never falls below zero, so that nobody saves
-// up; while a header block is open no call can begin or end. SECURITY.md says what this does not catch.
+// Once a second the guard compares two numbers of each connection. One is the kernel's bytes received, beside the bytes
+// that calls account for. The other one is the transport's streams begun, beside the calls handled. An open call accounts
+// for a message that is on its way, and a call that the client has ended for as much. The balance of bytes never falls
+// below zero, so that nobody saves up. While a header block is open no call can begin or end. SECURITY.md says what this
+// does not catch.
 #ifndef SVDSERVE_SERVER_RPC_CONNECTION_GUARD_H_
 #define SVDSERVE_SERVER_RPC_CONNECTION_GUARD_H_
 
@@ -24,7 +25,7 @@
 #include "server/base/mutex.h"
 #include "server/metrics/recorder.h"
 #include "server/peer.h"
-#include "server/rpc/calls/connection_traffic.h"
+#include "server/rpc/connection_traffic.h"
 
 namespace svdserve::server {
 
@@ -79,8 +80,8 @@ class StreamCounter {
 // The number of the socket behind a descriptor, which no other has while it is open; 0 where there is none.
 ino_t socket_of(int fd);
 
-// Breaks the connections that are beyond a bound, on a thread of its own: an attack may use any thread that calls gRPC, the
-// acceptor's too. Thread-safe.
+// Breaks the connections that are beyond a bound. It has a thread of its own, since an attack may keep any thread busy that
+// calls gRPC, the acceptor's too. Thread-safe.
 class ConnectionGuard {
  public:
   // `window`: bytes that a client may send before anybody knows of its call. `traffic` and `recorder` outlive the guard.

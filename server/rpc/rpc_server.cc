@@ -22,7 +22,6 @@
 #include "server/base/mutex.h"
 #include "server/peer_address.h"
 #include "server/rpc/calls/call_log.h"
-#include "server/rpc/calls/connection_traffic.h"
 #include "server/rpc/calls/decompose_large_call.h"
 #include "server/rpc/calls/health_call.h"
 #include "server/rpc/calls/load_report.h"
@@ -32,6 +31,7 @@
 #include "server/rpc/calls/unary_call.h"
 #include "server/rpc/connection_acceptor.h"
 #include "server/rpc/connection_guard.h"
+#include "server/rpc/connection_traffic.h"
 #include "server/rpc/library_logs.h"
 #include "server/rpc/self_probe.h"
 #include "server/rpc/small/health_service.h"
@@ -248,6 +248,19 @@ struct RpcServer::Impl {
     connections->HandleNewConnection(&connection);
   }
 
+  void accept(ListeningSockets listening, const RpcOptions& options, Recorder* recorder) {
+    if (options.connection_guard < absl::InfiniteDuration()) {
+      guard =
+          std::make_unique<ConnectionGuard>(options.connection_guard, options.call_window_bytes, &traffic, recorder);
+    }
+    const int listener = listening.sockets().front().get();
+    acceptor = std::make_unique<ConnectionAcceptor>(
+        std::move(listening), ConnectionLimits{options.max_connections, options.peer_percent}, proxies, guard.get(),
+        recorder, [this, listener, names_users = options.listen.is_unix() && options.tls == nullptr](int fd) {
+          take_connection(listener, fd, names_users);
+        });
+  }
+
   // Unless all have gone before: a little later than gRPC cancels their calls, so that who listens hears of that.
   void break_connections_after(absl::Duration grace) {
     constexpr absl::Duration kLastWords = absl::Milliseconds(500);
@@ -330,17 +343,7 @@ std::unique_ptr<RpcServer> RpcServer::start(const RpcOptions& options, Pipeline*
   // Its connection comes first, so that its descriptors do not count as connections.
   impl.health_call = std::make_unique<HealthCall>(impl.own_connections.get());
   impl.self_probe.tick(clock->now());
-  const int listener = listening.sockets().front().get();
-  if (options.connection_guard < absl::InfiniteDuration()) {
-    impl.guard =
-        std::make_unique<ConnectionGuard>(options.connection_guard, options.call_window_bytes, &impl.traffic, recorder);
-  }
-  impl.acceptor = std::make_unique<ConnectionAcceptor>(
-      std::move(listening), ConnectionLimits{options.max_connections, options.peer_percent}, impl.proxies,
-      impl.guard.get(), recorder,
-      [&impl, listener, names_users = options.listen.is_unix() && options.tls == nullptr](int fd) {
-        impl.take_connection(listener, fd, names_users);
-      });
+  impl.accept(std::move(listening), options, recorder);
   impl.address = impl.acceptor->address();
   impl.watch_thread = std::thread([&impl] { impl.watch(); });
   return out;

@@ -1,4 +1,4 @@
-"""What Envoy costs: rates and latencies through Envoy beside those of the server itself, in turns.
+"""The price of Envoy: rates and latencies through Envoy beside those of the server itself, in turns.
 
     build/release/tests/lint/tools/bin/python tests/edge/envoy_bench.py build/release/bin [--rounds 5] [--large-mib 1024]
 

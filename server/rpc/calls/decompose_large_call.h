@@ -12,11 +12,11 @@
 #include "server/large/large_job.h"
 #include "server/large/large_pipeline.h"
 #include "server/rpc/calls/call_log.h"
-#include "server/rpc/calls/connection_traffic.h"
 #include "server/rpc/calls/handler_context.h"
 #include "server/rpc/calls/open_calls.h"
 #include "server/rpc/calls/small_read.h"
 #include "server/rpc/codec/large_codec.h"
+#include "server/rpc/connection_traffic.h"
 
 namespace svdserve::server {
 

@@ -12,11 +12,11 @@
 #include "server/base/mutex.h"
 #include "server/respond/result_stream.h"
 #include "server/rpc/calls/call_log.h"
-#include "server/rpc/calls/connection_traffic.h"
 #include "server/rpc/calls/handler_context.h"
 #include "server/rpc/calls/open_calls.h"
 #include "server/rpc/codec/announcement.h"
 #include "server/rpc/codec/codec.h"
+#include "server/rpc/connection_traffic.h"
 
 namespace svdserve::server {
 

@@ -12,12 +12,12 @@
 #include "server/admission.h"
 #include "server/base/mutex.h"
 #include "server/rpc/calls/call_log.h"
-#include "server/rpc/calls/connection_traffic.h"
 #include "server/rpc/calls/handler_context.h"
 #include "server/rpc/calls/open_calls.h"
 #include "server/rpc/calls/read_turns.h"
 #include "server/rpc/codec/announcement.h"
 #include "server/rpc/codec/codec.h"
+#include "server/rpc/connection_traffic.h"
 
 namespace svdserve::server {
 

@@ -6,10 +6,10 @@
 #include <optional>
 #include <utility>
 
-#include "server/rpc/calls/connection_traffic.h"
 #include "server/rpc/calls/cut_off.h"
 #include "server/rpc/calls/small_read.h"
 #include "server/rpc/codec/wire_reader.h"
+#include "server/rpc/connection_traffic.h"
 
 namespace svdserve::server {
 namespace {

@@ -8,10 +8,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "server/rpc/calls/connection_traffic.h"
 #include "server/rpc/calls/cut_off.h"
 #include "server/rpc/calls/small_read.h"
 #include "server/rpc/codec/wire_reader.h"
+#include "server/rpc/connection_traffic.h"
 
 namespace svdserve::server {
 namespace {

@@ -10,10 +10,10 @@
 
 #include "server/base/mutex.h"
 #include "server/rpc/calls/call_log.h"
-#include "server/rpc/calls/connection_traffic.h"
 #include "server/rpc/calls/handler_context.h"
 #include "server/rpc/calls/open_calls.h"
 #include "server/rpc/calls/small_read.h"
+#include "server/rpc/connection_traffic.h"
 
 namespace svdserve::server {
 

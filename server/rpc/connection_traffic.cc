@@ -1,4 +1,4 @@
-#include "server/rpc/calls/connection_traffic.h"
+#include "server/rpc/connection_traffic.h"
 
 #include "server/peer_address.h"
 

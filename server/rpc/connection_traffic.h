@@ -1,7 +1,7 @@
 // The bytes of a connection that its calls account for. The transport parses below all calls, and a client may keep it
 // busy without any: ConnectionGuard compares these numbers with those of the kernel.
-#ifndef SVDSERVE_SERVER_RPC_CALLS_CONNECTION_TRAFFIC_H_
-#define SVDSERVE_SERVER_RPC_CALLS_CONNECTION_TRAFFIC_H_
+#ifndef SVDSERVE_SERVER_RPC_CONNECTION_TRAFFIC_H_
+#define SVDSERVE_SERVER_RPC_CONNECTION_TRAFFIC_H_
 
 #include <atomic>
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace svdserve::server {
 
-// Of one connection, since its beginning. Any thread counts, the guard reads.
+// The numbers of one connection, since its beginning. Any thread counts, the guard reads.
 struct Traffic {
   std::atomic<int64_t> messages{0};  // bytes of messages that handlers got, with what carries them
   std::atomic<int64_t> forgiven{0};  // that calls may have sent which the client ended before their message was there
@@ -55,4 +55,4 @@ class CallTraffic {
 };
 
 }  // namespace svdserve::server
-#endif  // SVDSERVE_SERVER_RPC_CALLS_CONNECTION_TRAFFIC_H_
+#endif  // SVDSERVE_SERVER_RPC_CONNECTION_TRAFFIC_H_
