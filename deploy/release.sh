@@ -24,7 +24,7 @@ trap 'rm -rf "$work"' EXIT
 cpack --config "$build/CPackConfig.cmake" -B "$work/deb"
 cp "$work"/deb/*.deb "$out/"
 python3 deploy/wheel.py "$build" --out "$out"
-tar -czf "$out/svdserve-chart-$version.tgz" --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" \
+tar -czf "$out/svdserve-chart-$version.tgz" --dereference --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" \
   --transform 's|^chart|svdserve|' -C deploy chart
 protoc --include_imports --descriptor_set_out="$out/svdserve-$version.binpb" -Iproto proto/svdserve/v1/svd_service.proto
 python3 deploy/sbom.py "$build" > "$out/svdserve-$version.spdx.json"

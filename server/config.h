@@ -56,6 +56,7 @@ struct Config {
   int64_t max_connection_streams = 0;
   absl::Duration max_connection_idle;  // zero: no limit
   absl::Duration max_connection_age;   // zero: no limit
+  absl::Duration connection_guard;     // zero: none
   std::optional<int64_t> call_window_bytes;
   std::optional<int64_t> memory_quota_bytes;
   absl::Duration queue_timeout;

@@ -35,9 +35,9 @@ svdserve_library(svdserve_server_metrics
   APART)
 
 svdserve_library(svdserve_server_rpc
-  SOURCES rpc/connection_acceptor.cc rpc/library_logs.cc rpc/rpc_server.cc rpc/tls_credentials.cc rpc/tls_files.cc
+  SOURCES rpc/connection_acceptor.cc rpc/connection_guard.cc rpc/library_logs.cc rpc/rpc_server.cc rpc/tls_credentials.cc rpc/tls_files.cc
           rpc/calls/unary_call.cc rpc/calls/decompose_large_call.cc rpc/calls/stream_call.cc
-          rpc/calls/call_log.cc rpc/calls/health_call.cc rpc/calls/open_calls.cc rpc/calls/read_turns.cc rpc/self_probe.cc
+          rpc/calls/call_log.cc rpc/connection_traffic.cc rpc/calls/health_call.cc rpc/calls/open_calls.cc rpc/calls/read_turns.cc rpc/self_probe.cc
           rpc/calls/small_read.cc
           rpc/small/health_service.cc rpc/small/reflection_service.cc rpc/small/small_call.cc
           rpc/small/small_methods.cc

@@ -433,6 +433,7 @@ RpcOptions rpc_options(const Config& config, const ListenAddress& listen) {
   rpc.max_connection_streams = config.max_connection_streams;
   rpc.max_connection_idle = or_no_limit(config.max_connection_idle);
   rpc.max_connection_age = or_no_limit(config.max_connection_age);
+  rpc.connection_guard = or_no_limit(config.connection_guard);
   rpc.reflection =
       config.reflection == Reflection::kOn || (config.reflection == Reflection::kAuto && listen.is_loopback());
   rpc.access_log = {config.access_log, or_no_limit(config.access_log_slow)};

@@ -29,6 +29,13 @@ absl::string_view host_of(absl::string_view address) {
   return address.substr(0, address.find('%'));  // without a zone
 }
 
+std::string endpoint(const IpAddress& ip, uint16_t port) {
+  std::string out(ip.begin(), ip.end());
+  out.push_back(static_cast<char>(port >> 8));
+  out.push_back(static_cast<char>(port & 0xff));
+  return out;
+}
+
 // An entry of x-forwarded-for: an address, perhaps with a port.
 std::optional<IpAddress> parse_forwarded(absl::string_view entry) {
   entry = absl::StripAsciiWhitespace(entry);
@@ -58,6 +65,23 @@ std::optional<IpAddress> ip_of(const sockaddr_storage& address) {
     return std::nullopt;
   }
   return out;
+}
+
+std::string endpoint_of(const sockaddr_storage& address) {
+  const std::optional<IpAddress> ip = ip_of(address);
+  if (!ip) return "";
+  const in_port_t port = address.ss_family == AF_INET ? reinterpret_cast<const sockaddr_in&>(address).sin_port
+                                                      : reinterpret_cast<const sockaddr_in6&>(address).sin6_port;
+  return endpoint(*ip, ntohs(port));
+}
+
+std::string endpoint_of(absl::string_view transport) {
+  if (!absl::ConsumePrefix(&transport, "ipv4:") && !absl::ConsumePrefix(&transport, "ipv6:")) return "";
+  const std::optional<IpAddress> ip = parse_ip(host_of(transport));
+  uint32_t port = 0;
+  const size_t colon = transport.rfind(':');
+  if (!ip || colon == absl::string_view::npos || !absl::SimpleAtoi(transport.substr(colon + 1), &port)) return "";
+  return endpoint(*ip, static_cast<uint16_t>(port));
 }
 
 Peer peer_of(const IpAddress& address) {

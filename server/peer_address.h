@@ -28,6 +28,11 @@ Peer peer_of(const IpAddress& address);
 // The peer at the other end of an accepted Unix socket: the user who connected it, or "unix" where nobody says so.
 Peer peer_of_unix_socket(int fd);
 
+// The other end of a connection, address and port, as bytes that are equal for equal ends. Empty where it has none, as
+// that of a Unix socket. `transport`: as below.
+std::string endpoint_of(const sockaddr_storage& address);
+std::string endpoint_of(absl::string_view transport);
+
 // Addresses whose forwarded address is believed.
 class TrustedProxies {
  public:

@@ -48,6 +48,10 @@ inline constexpr MetricName kOpenStreams{"svdserve_open_streams",
 inline constexpr MetricName kRefusedConnections{
     "svdserve_refused_connections_total", "Connections closed at once, because the server had as many as it may have."};
 
+inline constexpr MetricName kCutOffConnections{
+    "svdserve_cut_off_connections_total",
+    "Connections broken, because far more bytes or streams came than their calls account for."};
+
 // Labels: file (certificate client_ca). Without TLS, or without roots, the series is absent.
 inline constexpr MetricName kTlsExpiry{
     "svdserve_tls_expiry_timestamp_seconds",

@@ -145,6 +145,7 @@ struct PrometheusRecorder::Impl {
   Counter& admitted_requests = counters(registry, metric::kAdmittedRequests).Add({});
   Counter& admitted_bytes = counters(registry, metric::kAdmittedBytes).Add({});
   Counter& refused_connections = counters(registry, metric::kRefusedConnections).Add({});
+  Counter& cut_off_connections = counters(registry, metric::kCutOffConnections).Add({});
 
   Family<Counter>& tls_reloads = counters(registry, metric::kTlsReloads);
   Counter& tls_loaded = tls_reloads.Add({{"result", "loaded"}});
@@ -315,6 +316,7 @@ void PrometheusRecorder::batch_retried() { impl_->batch_retries.Increment(); }
 
 void PrometheusRecorder::device_fault(std::string_view device) { impl_->device_faults.of(device).Increment(); }
 
+void PrometheusRecorder::connection_cut_off() { impl_->cut_off_connections.Increment(); }
 void PrometheusRecorder::connection_refused() { impl_->refused_connections.Increment(); }
 
 void PrometheusRecorder::tls_files_read(bool loaded) { (loaded ? impl_->tls_loaded : impl_->tls_rejected).Increment(); }

@@ -64,6 +64,7 @@ class PrometheusRecorder final : public Recorder {
   void batch_cut(CutReason reason, int64_t requests, int64_t matrices, int64_t bytes) override;
   void matrices_done(const ConvergenceReport& report) override;
   void connection_refused() override;
+  void connection_cut_off() override;
   void tls_files_read(bool loaded) override;
   void batch_retried() override;
   void device_fault(std::string_view device) override;

@@ -133,6 +133,8 @@ class Recorder {
   virtual void matrices_done(const ConvergenceReport& report) = 0;
   // One connection was closed as soon as it came: there are as many as there may be.
   virtual void connection_refused() = 0;
+  // One connection was broken: its client kept the transport busy without calls.
+  virtual void connection_cut_off() = 0;
   // The TLS files had changed or could not be used. Not loaded: those from before stay in use.
   virtual void tls_files_read(bool loaded) = 0;
   // A batch goes to another device, since one failed it.
@@ -171,6 +173,7 @@ class NullRecorder final : public Recorder {
   void batch_cut(CutReason, int64_t, int64_t, int64_t) override {}
   void matrices_done(const ConvergenceReport&) override {}
   void connection_refused() override {}
+  void connection_cut_off() override {}
   void tls_files_read(bool) override {}
   void batch_retried() override {}
   void device_fault(std::string_view) override {}

@@ -7,7 +7,6 @@
 #include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -34,19 +33,15 @@ int64_t descriptor_limit() {
   return static_cast<int64_t>(limit.rlim_cur);
 }
 
-// The number of the socket behind a descriptor, which no other has while it is open; 0 where there is none.
-ino_t socket_of(int fd) {
-  struct stat status {};
-  return fstat(fd, &status) == 0 && S_ISSOCK(status.st_mode) ? status.st_ino : 0;
-}
-
 }  // namespace
 
 ConnectionAcceptor::ConnectionAcceptor(ListeningSockets listening, const ConnectionLimits& limits,
-                                       const TrustedProxies& proxies, Recorder* recorder, HandOver hand_over)
+                                       const TrustedProxies& proxies, ConnectionGuard* guard, Recorder* recorder,
+                                       HandOver hand_over)
     : listening_(std::move(listening)),
       address_(listening_->address()),
       proxies_(proxies),
+      guard_(guard),
       recorder_(recorder),
       hand_over_(std::move(hand_over)),
       stop_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
@@ -105,7 +100,9 @@ bool ConnectionAcceptor::accept_from(int socket) {
     const std::optional<IpAddress> ip = ip_of(from);
     const Peer peer = ip ? peer_of(*ip) : peer_of_unix_socket(accepted.get());
     const bool is_proxy = ip && proxies_.contains(*ip);
-    if (is_full(accepted.get()) || (!is_proxy && is_beyond_share(peer))) {
+    ConnectionGuard* const guard = ip && !is_proxy ? guard_ : nullptr;
+    const bool is_banned = guard != nullptr && guard->is_banned(peer);
+    if (is_banned || is_full(accepted.get()) || (!is_proxy && is_beyond_share(peer))) {
       refused(peer);
       continue;
     }
@@ -118,6 +115,7 @@ bool ConnectionAcceptor::accept_from(int socket) {
     if (!is_new && --peers_[at->second.peer] == 0) peers_.erase(at->second.peer);  // an earlier one, which has gone
     at->second = {socket_of(accepted.get()), peer};
     ++peers_[peer];
+    if (guard != nullptr) guard->watch(accepted.get(), from, peer);
     hand_over_(accepted.release());
   }
 }

@@ -19,6 +19,7 @@
 #include "server/base/listening_socket.h"
 #include "server/metrics/recorder.h"
 #include "server/peer_address.h"
+#include "server/rpc/connection_guard.h"
 
 namespace svdserve::server {
 
@@ -33,9 +34,10 @@ class ConnectionAcceptor {
   using HandOver = std::function<void(int fd)>;
 
   // Listens until stop(). Beyond the limits, or what the process's limit of descriptors leaves room for, a connection
-  // is closed at once: its client sees UNAVAILABLE. `proxies` and `recorder` outlive the acceptor.
+  // is closed at once: its client sees UNAVAILABLE. `proxies`, `guard` and `recorder` outlive the acceptor. `guard` watches
+  // connections of TCP that are no trusted proxy's; null: nobody does.
   ConnectionAcceptor(ListeningSockets listening, const ConnectionLimits& limits, const TrustedProxies& proxies,
-                     Recorder* recorder, HandOver hand_over);
+                     ConnectionGuard* guard, Recorder* recorder, HandOver hand_over);
   ~ConnectionAcceptor();
 
   // Nothing is accepted any more. Once; the destructor does it otherwise.
@@ -67,6 +69,7 @@ class ConnectionAcceptor {
   std::optional<ListeningSockets> listening_;  // until stop()
   const std::string address_;
   const TrustedProxies& proxies_;
+  ConnectionGuard* const guard_;
   Recorder* const recorder_;
   const HandOver hand_over_;
   const Descriptor stop_;  // readable: the thread ends

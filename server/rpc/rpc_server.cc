@@ -30,6 +30,8 @@
 #include "server/rpc/calls/stream_call.h"
 #include "server/rpc/calls/unary_call.h"
 #include "server/rpc/connection_acceptor.h"
+#include "server/rpc/connection_guard.h"
+#include "server/rpc/connection_traffic.h"
 #include "server/rpc/library_logs.h"
 #include "server/rpc/self_probe.h"
 #include "server/rpc/small/health_service.h"
@@ -190,6 +192,7 @@ struct RpcServer::Impl {
 
   ReadTurns read_turns, small_reads, question_reads, open_reads;
   const TrustedProxies proxies;
+  ConnectionTraffic traffic;
   LoadReport load;  // ticked by watch_thread
   AccessLog access_log;
   HandlerContext context;
@@ -199,6 +202,7 @@ struct RpcServer::Impl {
   std::shared_ptr<grpc::ServerCredentials> credentials;  // gRPC asks them as long as there is a server
   std::unique_ptr<grpc::Server> server;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections;  // gRPC's end of `acceptor`
+  std::unique_ptr<ConnectionGuard> guard;                                       // null: there is none
   std::unique_ptr<ConnectionAcceptor> acceptor;
   std::string address;
   Pipeline* const pipeline;
@@ -242,6 +246,19 @@ struct RpcServer::Impl {
     connection.listener_fd = listener;
     connection.fd = fd;
     connections->HandleNewConnection(&connection);
+  }
+
+  void accept(ListeningSockets listening, const RpcOptions& options, Recorder* recorder) {
+    if (options.connection_guard < absl::InfiniteDuration()) {
+      guard =
+          std::make_unique<ConnectionGuard>(options.connection_guard, options.call_window_bytes, &traffic, recorder);
+    }
+    const int listener = listening.sockets().front().get();
+    acceptor = std::make_unique<ConnectionAcceptor>(
+        std::move(listening), ConnectionLimits{options.max_connections, options.peer_percent}, proxies, guard.get(),
+        recorder, [this, listener, names_users = options.listen.is_unix() && options.tls == nullptr](int fd) {
+          take_connection(listener, fd, names_users);
+        });
   }
 
   // Unless all have gone before: a little later than gRPC cancels their calls, so that who listens hears of that.
@@ -295,7 +312,8 @@ std::unique_ptr<RpcServer> RpcServer::start(const RpcOptions& options, Pipeline*
                   &impl.proxies,
                   &impl.access_log,
                   static_cast<size_t>(options.max_stream_requests),
-                  &impl.load};
+                  &impl.load,
+                  &impl.traffic};
   impl.make_services(options.reflection);
 
   redirect_library_logs();
@@ -325,12 +343,7 @@ std::unique_ptr<RpcServer> RpcServer::start(const RpcOptions& options, Pipeline*
   // Its connection comes first, so that its descriptors do not count as connections.
   impl.health_call = std::make_unique<HealthCall>(impl.own_connections.get());
   impl.self_probe.tick(clock->now());
-  const int listener = listening.sockets().front().get();
-  impl.acceptor = std::make_unique<ConnectionAcceptor>(
-      std::move(listening), ConnectionLimits{options.max_connections, options.peer_percent}, impl.proxies, recorder,
-      [&impl, listener, names_users = options.listen.is_unix() && options.tls == nullptr](int fd) {
-        impl.take_connection(listener, fd, names_users);
-      });
+  impl.accept(std::move(listening), options, recorder);
   impl.address = impl.acceptor->address();
   impl.watch_thread = std::thread([&impl] { impl.watch(); });
   return out;

@@ -37,6 +37,7 @@ struct RpcOptions {
   absl::Duration max_connection_idle = absl::InfiniteDuration();  // without a call
   // After it the connection takes no new calls; those that it has go on for as long as they like.
   absl::Duration max_connection_age = absl::InfiniteDuration();
+  absl::Duration connection_guard = absl::InfiniteDuration();  // patience of ConnectionGuard; infinite: there is none
   bool reflection = false;
   AccessLogOptions access_log;
 };

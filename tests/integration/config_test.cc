@@ -216,6 +216,7 @@ TEST(ConfigTest, HelpAndDescriptionNameEveryFlag) {
                            "max-connection-streams",
                            "max-connection-idle",
                            "max-connection-age",
+                           "connection-guard",
                            "memory-quota-bytes",
                            "queue-timeout",
                            "max-large-bytes",

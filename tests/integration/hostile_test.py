@@ -114,6 +114,7 @@ class Connection:
         self.buffer, self.out = b"", bytearray()
         self.send_window, self.stream_windows, self.initial_window = 65535, {}, 65535
         self.largest_frame = 16384
+        self.size_update = b""  # of HPACK's table, which is empty here: due where the server makes its own smaller
         self.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(SETTINGS, 0, 0, struct.pack(">HI", 4, window)) +
                   frame(WINDOW, 0, 0, struct.pack(">I", (1 << 30))))
 
@@ -164,6 +165,8 @@ class Connection:
             elif kind == SETTINGS and not flags & 1:
                 for at in range(0, size - 5, 6):
                     key, value = struct.unpack_from(">HI", payload, at)
+                    if key == 1:
+                        self.size_update = b"\x20" if value < 4096 else b""
                     if key == 4:
                         self.initial_window = value
                     if key == 5:
@@ -196,7 +199,8 @@ class Connection:
 
     def open(self, path: str, end: bool = False, announced: int | None = None) -> int:
         stream, self.next_stream = self.next_stream, self.next_stream + 2
-        self.send(frame(HEADERS, 4 | (1 if end else 0), stream, header_block(path, announced)))
+        block, self.size_update = self.size_update + header_block(path, announced), b""
+        self.send(frame(HEADERS, 4 | (1 if end else 0), stream, block))
         return stream
 
     def room(self, stream: int) -> int:

@@ -122,12 +122,12 @@ RULES = {
     # The rpc stage: the calls, and their messages as bytes.
     "server/rpc": Rule(VALUES + SERVER + DOORS + ("server/rpc/", "server/device/device.h", "wire/"),
                        ("absl", "grpc", "openssl", "proto")),
-    "server/rpc/calls": Rule(VALUES + SERVER + DOORS + ("server/rpc/access_log_options.h", "server/rpc/codec/", "server/large/", "server/respond/",
-                              "wire/"),
+    "server/rpc/calls": Rule(VALUES + SERVER + DOORS + ("server/rpc/access_log_options.h", "server/rpc/connection_traffic.h",
+                              "server/rpc/codec/", "server/large/", "server/respond/", "wire/"),
                              ("absl", "grpc", "proto")),
     "server/rpc/small": Rule(VALUES + SERVER + DOORS +
-                             ("server/rpc/calls/", "server/rpc/codec/", "server/large/", "server/device/device.h",
-                              "server/device/cost/capacity.h", "wire/"),
+                             ("server/rpc/connection_traffic.h", "server/rpc/calls/", "server/rpc/codec/", "server/large/",
+                              "server/device/device.h", "server/device/cost/capacity.h", "wire/"),
                              ("absl", "grpc", "proto")),
     "server/rpc/codec": Rule(VALUES + SERVER + ("server/respond/", "wire/"), ("absl", "grpc", "proto")),
     "server/validate": Rule(VALUES + SERVER + ("wire/limits.h",), CORE_LIBRARIES),

@@ -57,6 +57,7 @@ class CountingRecorder final : public Recorder {
   }
   void tls_files_read(bool) override {}
   void connection_refused() override {}
+  void connection_cut_off() override {}
   void device_lost(std::string_view device) override {
     MutexLock lock(&mu_);
     lost_.emplace_back(device);

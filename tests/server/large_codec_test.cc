@@ -1,5 +1,6 @@
 #include "server/rpc/codec/large_codec.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <svdserve/v1/svd_service.pb.h>
 

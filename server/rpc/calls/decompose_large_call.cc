@@ -27,6 +27,7 @@ std::string certificate_of(const grpc::CallbackServerContext& call) {
 void DecomposeLargeCall::start() {
   self_ = shared_from_this();
   peer_ = context_->peer(*call_);
+  traffic_.begin(*context_->traffic, call_->peer(), context_->pipeline->options().max_message_bytes);
   ids_ = begin_call(call_);
   opened_ = context_->clock->now();
   if (Error error = context_->calls->add(CallKind::kLarge, peer_, this); !error.ok()) {
@@ -129,6 +130,7 @@ void DecomposeLargeCall::OnReadDone(bool ok) {
     act(call_->IsCancelled() ? job_->on_broken() : job_->on_reads_closed());
     return;
   }
+  traffic_.read(incoming_.Length());
   const auto bytes = static_cast<int64_t>(incoming_.Length());
   DecodedLarge decoded = decode_large_request(&incoming_, max_message_bytes_);
   {
@@ -195,6 +197,7 @@ void DecomposeLargeCall::OnWriteDone(bool ok) {
 }
 
 void DecomposeLargeCall::OnCancel() {
+  traffic_.cancelled();
   const auto self = self_;
   if (job_ != nullptr) act(job_->on_broken());
 }

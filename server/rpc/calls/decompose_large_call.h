@@ -16,6 +16,7 @@
 #include "server/rpc/calls/open_calls.h"
 #include "server/rpc/calls/small_read.h"
 #include "server/rpc/codec/large_codec.h"
+#include "server/rpc/connection_traffic.h"
 
 namespace svdserve::server {
 
@@ -66,6 +67,7 @@ class DecomposeLargeCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer
   bool waits_ ABSL_GUARDED_BY(act_mu_) = false;  // for its turn, or was told of it and has not begun yet
   std::optional<grpc::Status> end_wanted_ ABSL_GUARDED_BY(act_mu_);  // once the turn has come
   Peer peer_;
+  CallTraffic traffic_;
   CallIds ids_;
   absl::Time opened_;
   CallLine line_ ABSL_GUARDED_BY(act_mu_);  // of the access log, as far as it is known

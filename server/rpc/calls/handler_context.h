@@ -22,6 +22,7 @@
 namespace svdserve::server {
 
 class AccessLog;
+class ConnectionTraffic;
 class LargePipeline;
 class LoadReport;
 class OpenCalls;
@@ -42,6 +43,7 @@ struct HandlerContext {
   AccessLog* access_log = nullptr;
   size_t max_stream_requests = 1;
   LoadReport* load = nullptr;
+  const ConnectionTraffic* traffic = nullptr;
 
   // Whom the call counts against.
   Peer peer(const grpc::CallbackServerContext& call) const {

@@ -26,6 +26,7 @@ struct StreamCall::InFlight {
 void StreamCall::start() {
   self_ = shared_from_this();
   peer_ = context_->peer(*call_);
+  traffic_.begin(*context_->traffic, call_->peer(), context_->pipeline->options().max_message_bytes);
   ids_ = begin_call(call_);
   opened_ = context_->clock->now();
   announcement_ = Announcement(*call_);
@@ -164,6 +165,7 @@ void StreamCall::OnReadDone(bool ok) {
     act(stream_.on_reads_closed());
     return;
   }
+  traffic_.read(incoming_.Length());
   const auto bytes = static_cast<int64_t>(incoming_.Length());
   Error broken_word = announcement_.check_message(incoming_.Length());
   DecodedRequest decoded = decode_stream_request(rpc_, &incoming_, context_->memory);
@@ -249,6 +251,7 @@ void StreamCall::OnWriteDone(bool ok) {
 }
 
 void StreamCall::OnCancel() {
+  traffic_.cancelled();
   const auto self = self_;
   break_off();
 }

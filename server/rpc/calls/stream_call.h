@@ -16,6 +16,7 @@
 #include "server/rpc/calls/open_calls.h"
 #include "server/rpc/codec/announcement.h"
 #include "server/rpc/codec/codec.h"
+#include "server/rpc/connection_traffic.h"
 
 namespace svdserve::server {
 
@@ -94,6 +95,7 @@ class StreamCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::
   bool stalled_ ABSL_GUARDED_BY(act_mu_) = false;  // so the server has cut it off
   grpc::Status final_status_ ABSL_GUARDED_BY(act_mu_);
   Peer peer_;
+  CallTraffic traffic_;
   CallIds ids_;
   absl::Time opened_;
   bool registered_ = false;

@@ -40,6 +40,7 @@ void UnaryCall::start() {
   arrival_ = context_->clock->now();
   deadline_ = deadline_of(*call_, arrival_);
   peer_ = context_->peer(*call_);
+  traffic_.begin(*context_->traffic, call_->peer(), context_->pipeline->options().max_message_bytes);
   ids_ = begin_call(call_);
   line_.method = name(rpc_);
   labels_.rpc = rpc_;
@@ -87,6 +88,7 @@ void UnaryCall::on_refused(Error error) {
 }
 
 void UnaryCall::OnCancel() {
+  traffic_.cancelled();
   RequestHandle handle;
   {
     MutexLock lock(&mu_);
@@ -108,6 +110,7 @@ void UnaryCall::OnReadDone(bool ok) {
   if (!ok) {
     error = call_->IsCancelled() ? cancelled_error() : no_message_error(rpc_);
   } else {
+    traffic_.read(message_.Length());
     line_.request_bytes = static_cast<int64_t>(message_.Length());
     error = announcement_.check_message(message_.Length());
     if (!error.ok()) message_.Clear();

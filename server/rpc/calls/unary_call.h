@@ -17,6 +17,7 @@
 #include "server/rpc/calls/read_turns.h"
 #include "server/rpc/codec/announcement.h"
 #include "server/rpc/codec/codec.h"
+#include "server/rpc/connection_traffic.h"
 
 namespace svdserve::server {
 
@@ -72,6 +73,7 @@ class UnaryCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
   int64_t excess_ = 0;  // bytes that the message may have beyond the claim
   Reservation room_;    // of the message, until it is decoded
   RequestLabels labels_;
+  CallTraffic traffic_;
   CallIds ids_;
   CallLine line_;                       // of the access log, as far as it is known
   std::shared_ptr<WireMemory> memory_;  // until the reply was sent: the reservation goes with it

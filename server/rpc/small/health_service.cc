@@ -9,6 +9,7 @@
 #include "server/rpc/calls/cut_off.h"
 #include "server/rpc/calls/small_read.h"
 #include "server/rpc/codec/wire_reader.h"
+#include "server/rpc/connection_traffic.h"
 
 namespace svdserve::server {
 namespace {
@@ -53,6 +54,7 @@ class HealthService::Watcher final : public grpc::ServerBidiReactor<grpc::ByteBu
   void start() {
     const HandlerContext& context = *service_->context_;
     const Peer peer = context.peer(*call_);
+    traffic_.begin(*context.traffic, call_->peer(), context.pipeline->options().max_message_bytes);
     Error error = context.calls->add(CallKind::kWatch, peer, this);
     registered_ = error.ok();
     if (error.ok()) error = read_.begin(peer, [this] { StartRead(&request_); });
@@ -77,6 +79,7 @@ class HealthService::Watcher final : public grpc::ServerBidiReactor<grpc::ByteBu
   }
 
   void OnReadDone(bool ok) override {
+    if (ok) traffic_.read(request_.Length());
     {
       MutexLock lock(&service_->mu_);
       if (ok && !service_name_) {
@@ -102,6 +105,7 @@ class HealthService::Watcher final : public grpc::ServerBidiReactor<grpc::ByteBu
     }
   }
   void OnCancel() override {
+    traffic_.cancelled();
     const bool left = read_.leave();
     MutexLock lock(&service_->mu_);
     if (left || watching_) end(grpc::Status::CANCELLED);  // otherwise the read ends, and the call with it
@@ -146,6 +150,7 @@ class HealthService::Watcher final : public grpc::ServerBidiReactor<grpc::ByteBu
 
   HealthService* const service_;
   grpc::CallbackServerContext* const call_;
+  CallTraffic traffic_;
   SmallRead read_;
   grpc::ByteBuffer request_;  // written by gRPC between StartRead() and OnReadDone()
   grpc::ByteBuffer message_;

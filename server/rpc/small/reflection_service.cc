@@ -11,6 +11,7 @@
 #include "server/rpc/calls/cut_off.h"
 #include "server/rpc/calls/small_read.h"
 #include "server/rpc/codec/wire_reader.h"
+#include "server/rpc/connection_traffic.h"
 
 namespace svdserve::server {
 namespace {
@@ -116,6 +117,7 @@ class ReflectionService::Call final : public grpc::ServerBidiReactor<grpc::ByteB
   void start() {
     const HandlerContext& context = *service_->context_;
     peer_ = context.peer(*call_);
+    traffic_.begin(*context.traffic, call_->peer(), context.pipeline->options().max_message_bytes);
     const Error error = context.calls->add(CallKind::kReflection, peer_, this);
     {
       MutexLock lock(&mu_);
@@ -128,6 +130,7 @@ class ReflectionService::Call final : public grpc::ServerBidiReactor<grpc::ByteB
 
   void OnReadDone(bool ok) override {
     read_.end();
+    if (ok) traffic_.read(request_.Length());
     ServerReflectionRequest request;
     const bool good = ok && parse(&request_, &request);
     request_.Clear();
@@ -155,6 +158,7 @@ class ReflectionService::Call final : public grpc::ServerBidiReactor<grpc::ByteB
   }
 
   void OnCancel() override {
+    traffic_.cancelled();
     MutexLock lock(&mu_);
     end(grpc::Status::CANCELLED);
   }
@@ -227,6 +231,7 @@ class ReflectionService::Call final : public grpc::ServerBidiReactor<grpc::ByteB
   const ReflectionService* const service_;
   grpc::CallbackServerContext* const call_;
   Peer peer_;
+  CallTraffic traffic_;
   SmallRead read_;
   grpc::ByteBuffer request_;  // written by gRPC between StartRead() and OnReadDone()
   grpc::ByteBuffer reply_;    // read by gRPC between StartWrite() and OnWriteDone()

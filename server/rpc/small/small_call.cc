@@ -33,6 +33,7 @@ grpc::internal::MethodHandler* SmallCall::make_handler(const HandlerContext* con
 
 void SmallCall::start() {
   peer_ = context_->peer(*call_);
+  traffic_.begin(*context_->traffic, call_->peer(), context_->pipeline->options().max_message_bytes);
   ids_ = begin_call(call_);
   arrival_ = context_->clock->now();
   Error error = context_->calls->add(CallKind::kSmall, peer_, this);
@@ -42,12 +43,14 @@ void SmallCall::start() {
 }
 
 void SmallCall::OnCancel() {
+  traffic_.cancelled();
   if (read_.leave()) finish(grpc::Status::CANCELLED);
 }
 
 void SmallCall::OnReadDone(bool ok) {
   read_.end();
   if (ok) {
+    traffic_.read(message_.Length());
     finish((*answer_)(message_, reply_));
   } else {
     finish(call_->IsCancelled() ? grpc::Status::CANCELLED : kNoMessage);

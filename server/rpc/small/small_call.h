@@ -13,6 +13,7 @@
 #include "server/rpc/calls/handler_context.h"
 #include "server/rpc/calls/open_calls.h"
 #include "server/rpc/calls/small_read.h"
+#include "server/rpc/connection_traffic.h"
 
 namespace svdserve::server {
 
@@ -53,6 +54,7 @@ class SmallCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>, privat
   SmallRead read_;
   bool registered_ = false;
   Peer peer_;
+  CallTraffic traffic_;
   CallIds ids_;
   absl::Time arrival_;
   Mutex mu_;
