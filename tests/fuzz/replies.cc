@@ -55,7 +55,7 @@ struct Room {
   Outputs out;
 };
 
-// What the reply's planes hold, and its report, by way of a message.
+// The contents of the reply's planes, and its report, by way of a message.
 Result<Report> by_message(const v1::DecomposeResponse& message, const Question& q, const Room& room,
                           std::array<std::string_view, kPlanes>* planes) {
   const Expected expected = expected_of(q.batch, q.batch.count, q.compute);
