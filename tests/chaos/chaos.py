@@ -121,7 +121,7 @@ class Server:
         return sums
 
     def usage(self):
-        """Resident bytes once the heap is trimmed, descriptors, threads."""
+        """Once the heap is trimmed: resident bytes, descriptors, threads, bytes that malloc has given out."""
         self._trim.touch()
         deadline = time.monotonic() + 30
         while self._trim.exists():
@@ -130,7 +130,8 @@ class Server:
             time.sleep(0.02)
         process = pathlib.Path("/proc", str(self.process.pid))
         fields = dict(line.split(":", 1) for line in (process / "status").read_text().splitlines() if ":" in line)
-        return int(fields["VmRSS"].split()[0]) * 1024, len(os.listdir(process / "fd")), int(fields["Threads"])
+        in_use = int(self._trim.with_suffix(".bytes").read_text())
+        return int(fields["VmRSS"].split()[0]) * 1024, len(os.listdir(process / "fd")), int(fields["Threads"]), in_use
 
     def wait_until_quiet(self, most_descriptors, seconds=60):
         """Returns usage() once the ledgers are empty, memory no longer falls, and idle connections are closed."""
@@ -285,8 +286,8 @@ def soak(args, folder):
             chaos.check()
             usage = server.wait_until_quiet(most_descriptors)
             samples.append((time.monotonic(), usage))
-            print(f"cycle {number:4}, {time.monotonic() - begin:7.0f} s: {usage[0] / MIB:8.2f} MiB, {usage[1]} descriptors, "
-                  f"{usage[2]} threads", flush=True)
+            print(f"cycle {number:4}, {time.monotonic() - begin:7.0f} s: {usage[0] / MIB:8.2f} MiB resident, "
+                  f"{usage[3] / MIB:7.2f} in use, {usage[1]} descriptors, {usage[2]} threads", flush=True)
             number += 1
         hours = (samples[-1][0] - samples[WARM_CYCLES][0]) / 3600
         leak = judge(samples, args.noise * MIB, hours)
