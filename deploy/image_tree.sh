@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Packs what Dockerfile.cuda's last stage runs, without Docker: the programs, the CUDA plugin, and every library that they
-# ask for, as the tree of a container. It needs nothing else but NVIDIA's driver. run_tree.sh is packed beside it.
+# Packs the files that Dockerfile.cuda's last stage runs, without Docker, as the tree of a container. These are the programs,
+# the CUDA plugin, and every library that they ask for; only NVIDIA's driver is missing. run_tree.sh is packed beside it.
 #   deploy/image_tree.sh build/release/bin PLUGIN OUT.tar.xz
 # Fails where the archive is larger than 60 MB. The plugin is that of the same build.
 set -euo pipefail

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Starts the tree of image_tree.sh as a container would: read-only, as an unprivileged user, with the devices and the
-# libraries of NVIDIA's driver, and no more. It asks the server for values that a GPU computes, and stops it.
+# Starts the tree of image_tree.sh as a container would: read-only, as an unprivileged user, with NVIDIA's driver and no
+# more. It asks the server for values that a GPU computes, and stops it.
 #   tar -xJf svdserve-cuda.tar.xz && sudo ./run_tree.sh tree
 #   --driver=FOLDER      libcuda.so.1 and what belongs to it, instead of the machine's
 #   --most-seconds=N     until it serves; 5 by default

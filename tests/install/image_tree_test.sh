@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The files of the CUDA image, with a fake plugin and a fake driver: they are packed, unpacked and started as in a container,
-# read-only and without privileges. Docker's context has all that CMake asks for.
+# The files of the CUDA image, with a fake plugin and a fake driver, are packed, unpacked and started as in a container.
+# Docker's context has all that CMake asks for.
 #   image_tree_test.sh BUILD_DIR FAKE_PLUGIN FAKE_DRIVER_DIR
 # Exit code 77, skipped: no right to mount or to chroot.
 set -euo pipefail
