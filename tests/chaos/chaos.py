@@ -44,7 +44,7 @@ JUMPS = (0, 3600, -7200, 86400 * 40, 0)
 
 @dataclasses.dataclass(frozen=True)
 class Usage:
-    """Of a process whose heap was trimmed."""
+    """The resources of a process, whose heap was trimmed."""
 
     resident: int  # bytes
     in_use: int  # bytes that malloc has given out
