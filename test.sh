@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds, runs every test, and ends with one summary.
-#   ./test.sh                 everything: release, then asan, then tsan
-#   ./test.sh release|asan|tsan ...   only these builds
+#   ./test.sh                 everything: release, then asan, tsan and fuzz
+#   ./test.sh release|asan|tsan|fuzz ...   only these builds
 #   ./test.sh cuda [release ...]      with the CUDA back end, which takes half an hour of two cores to compile; by hand,
 #                             and wherever there is a GPU
 #   ./test.sh long [release ...]      that, and the same tests at full size, over a million matrices; by hand
@@ -10,6 +10,7 @@
 #             operations checks; with 'long' for every instruction set
 #   asan      all C++ and Python tests, the smallest sizes, under AddressSanitizer and UndefinedBehaviorSanitizer
 #   tsan      what threads share in engine and server core, which know no gRPC, under ThreadSanitizer
+#   fuzz      decoders, with inputs that libFuzzer makes up, for about a minute; tests/fuzz/run.py does it for as long as one likes
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")" || exit 2
 exec < /dev/null
@@ -19,14 +20,14 @@ cuda=OFF
 [[ -e /proc/driver/nvidia/version ]] && cuda=ON
 for word in "$@"; do
   case $word in
-    release | asan | tsan) builds+=("$word") ;;
+    release | asan | tsan | fuzz) builds+=("$word") ;;
     cuda) cuda=ON ;;
     long) cuda=ON && export SVDSERVE_TEST_SIZE=long ;;  # tests/support/numerics/effort.h
-    -h | --help) sed -n '2,12p' "${BASH_SOURCE[0]}" | cut -c3-; exit 0 ;;
-    *) echo "test.sh: unknown word '$word'; there are: cuda long release asan tsan" >&2; exit 2 ;;
+    -h | --help) sed -n '2,13p' "${BASH_SOURCE[0]}" | cut -c3-; exit 0 ;;
+    *) echo "test.sh: unknown word '$word'; there are: cuda long release asan tsan fuzz" >&2; exit 2 ;;
   esac
 done
-((${#builds[@]})) || builds=(release asan tsan)
+((${#builds[@]})) || builds=(release asan tsan fuzz)
 jobs=$(nproc)
 # Many tests wait more than they compute.
 test_jobs=$((jobs + jobs / 2))

@@ -29,7 +29,7 @@ svdserve_library(svdserve_server_process
   PRIVATE svdserve_server_log svdserve_server_sockets)
 
 svdserve_library(svdserve_server_metrics
-  SOURCES metrics/prometheus_recorder.cc metrics/http_exposer.cc
+  SOURCES metrics/prometheus_recorder.cc metrics/http_exposer.cc metrics/http_reply.cc
   PUBLIC svdserve_server_values svdserve_server_sockets
   PRIVATE svdserve_server_version svdserve_server_config prometheus-cpp::core absl::status
   APART)

@@ -96,14 +96,6 @@ Status no_start_of_groups() {
                  "must be absent for eig_groups(); eig() and decompose_groups() take them");
 }
 
-Status of_group(Status status, size_t i) {
-  const std::string batch = "matrices";
-  if (!status.field.starts_with(batch)) return status;
-  status.field = "groups[" + std::to_string(i) + "]" + status.field.substr(batch.size());
-  for (FieldViolation& violation : status.violations) violation.field = status.field;
-  return status;
-}
-
 namespace {
 
 std::string parameter_of(const std::string& field) {

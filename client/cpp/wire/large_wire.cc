@@ -71,14 +71,14 @@ bool read_factor_chunk(CodedInputStream& in, int size, LargeReply* to) {
       case tag_of(Chunk::kCrc32CFieldNumber, wire::kFixed32):
         return in.ReadLittleEndian32(&to->crc32c);
       default:
-        return wire::WireFormatLite::SkipField(&in, tag);
+        return wire::skip_field(&in, tag);
     }
   });
   to->factor = wire::value_of<LargeFactor>(factor).value_or(LargeFactor::kUnknown);
   return good;
 }
 
-// Every other message.
+// Every other message, and a chunk that is not alone in its message.
 void read_step(const v1::DecomposeLargeResponse& from, LargeReply* to) {
   switch (from.step_case()) {
     case v1::DecomposeLargeResponse::kAccepted:
@@ -98,6 +98,13 @@ void read_step(const v1::DecomposeLargeResponse& from, LargeReply* to) {
       to->values = from.summary().values();
       to->left_columns = from.summary().left_columns();
       to->right_rows = from.summary().right_rows();
+      break;
+    case v1::DecomposeLargeResponse::kFactorChunk:
+      to->step = LargeStep::kFactorChunk;
+      to->factor = wire::value_of<LargeFactor>(from.factor_chunk().factor()).value_or(LargeFactor::kUnknown);
+      to->offset = from.factor_chunk().offset();
+      to->data = from.factor_chunk().data();
+      to->crc32c = from.factor_chunk().crc32c();
       break;
     default:
       to->step = LargeStep::kNothing;
@@ -159,10 +166,11 @@ bool read_large_reply(grpc::ByteBuffer& message, LargeReply* reply) {
     grpc::ProtoBufferReader bytes(&message);
     CodedInputStream in(&bytes);
     in.PushLimit(static_cast<int>(message.Length()));  // a client receives at most 2 GiB - 1
+    constexpr uint32_t kChunk = tag_of(v1::DecomposeLargeResponse::kFactorChunkFieldNumber, wire::kEmbedded);
+    uint32_t tag = 0;
     int size = 0;
-    if (in.ReadTag() == tag_of(v1::DecomposeLargeResponse::kFactorChunkFieldNumber, wire::kEmbedded)) {
-      return wire::read_length(&in, &size) && read_factor_chunk(in, size, reply);
-    }
+    const bool is_chunk = wire::read_tag(&in, &tag) && tag == kChunk && wire::read_length(&in, &size);
+    if (is_chunk && size == in.BytesUntilLimit()) return read_factor_chunk(in, size, reply);
   }
   grpc::ProtoBufferReader bytes(&message);
   v1::DecomposeLargeResponse response;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "client/cpp/prepared.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
 
@@ -129,6 +130,14 @@ Status failure(Code code, std::string reason, std::string message) {
 
 Status invalid_reply(const std::string& why) {
   return failure(Code::kInternal, "", "the server's reply is invalid: " + why);
+}
+
+Status of_group(Status status, size_t i) {
+  const std::string batch = "matrices";
+  if (!status.field.starts_with(batch)) return status;
+  status.field = "groups[" + std::to_string(i) + "]" + status.field.substr(batch.size());
+  for (FieldViolation& violation : status.violations) violation.field = status.field;
+  return status;
 }
 
 Status cancelled() { return failure(Code::kCancelled, "CANCELLED", "cancelled by the caller"); }

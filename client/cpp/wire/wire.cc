@@ -151,7 +151,11 @@ class ResponseReader {
   ResponseReader(CodedInputStream* in, const Expected& expected, const Outputs& out)
       : in_(*in), expected_(expected), out_(out) {}
 
-  bool read() { return read_fields(0, &rest_) && in_.ConsumedEntireMessage(); }
+  bool read() {
+    google::protobuf::io::StringOutputStream rest_stream(&rest_);
+    wire::CodedOutputStream rest_out(&rest_stream);
+    return wire::read_fields(&in_, [&](uint32_t tag) { return read_field(0, tag, &rest_out); });
+  }
   // All but the planes.
   bool parse(v1::DecomposeResponse* response) const {
     return response->ParseFromString(rest_) &&
@@ -160,32 +164,25 @@ class ResponseReader {
   const std::array<size_t, kPlanes>& planes_bytes() const { return planes_bytes_; }
 
  private:
-  // The fields of the response (message 0) or of an embedded message; others than planes are appended to *rest.
-  bool read_fields(int message, std::string* rest) {
-    google::protobuf::io::StringOutputStream rest_stream(rest);
-    wire::CodedOutputStream rest_out(&rest_stream);
-    return wire::read_fields(&in_, [&](uint32_t tag) {
-      const int field = WireFormatLite::GetTagFieldNumber(tag);
-      const bool is_message = message == 0 && is_embedded(tag);
-      if (const auto plane = plane_at(message, tag, expected_.has_vectors)) return read_plane(*plane);
-      if (is_message && field == v1::DecomposeResponse::kMimoFieldNumber) {
-        std::string nothing;
-        return read_message(field, &nothing);
-      }
-      if (is_message && field == v1::DecomposeResponse::kCertificateFieldNumber) {
-        has_certificate_ = true;
-        return read_message(field, &certificate_);
-      }
-      return WireFormatLite::SkipField(&in_, tag, &rest_out);
-    });
+  // A field of the response (message 0) or of an embedded message; others than planes are appended to *rest.
+  bool read_field(int message, uint32_t tag, wire::CodedOutputStream* rest) {
+    const int field = WireFormatLite::GetTagFieldNumber(tag);
+    const bool is_message = message == 0 && is_embedded(tag);
+    if (const auto plane = plane_at(message, tag, expected_.has_vectors)) return read_plane(*plane);
+    if (is_message && field == v1::DecomposeResponse::kMimoFieldNumber) {
+      std::string nothing;
+      return read_message(field, &nothing);
+    }
+    if (is_message && field == v1::DecomposeResponse::kCertificateFieldNumber) {
+      has_certificate_ = true;
+      return read_message(field, &certificate_);
+    }
+    return wire::skip_field(&in_, tag, rest);
   }
   bool read_message(int field, std::string* rest) {
-    int bytes = 0;
-    if (!wire::read_length(&in_, &bytes)) return false;
-    const auto limit = in_.PushLimit(bytes);
-    const bool good = read_fields(field, rest);
-    in_.PopLimit(limit);
-    return good;
+    google::protobuf::io::StringOutputStream rest_stream(rest);
+    wire::CodedOutputStream rest_out(&rest_stream);
+    return wire::read_embedded(&in_, [&](uint32_t tag) { return read_field(field, tag, &rest_out); });
   }
   bool read_plane(Plane plane) {
     int bytes = 0;
@@ -415,7 +412,7 @@ Result<std::vector<Report>> read_groups(CodedInputStream* in, std::span<const Ba
   size_t received = 0;
   const bool good = wire::read_fields(in, [&](uint32_t tag) {
     if (tag != wire::tag_of(v1::DecomposeResponse::kGroupsFieldNumber, wire::kEmbedded)) {
-      return WireFormatLite::SkipField(in, tag);
+      return wire::skip_field(in, tag);
     }
     int bytes = 0;
     if (!wire::read_length(in, &bytes)) return false;

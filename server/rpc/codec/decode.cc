@@ -85,7 +85,7 @@ class RequestReader {
 };
 
 bool RequestReader::read_field(CodedInputStream* in, uint32_t tag) {
-  if (!error_.ok()) return WireFormatLite::SkipField(in, tag);
+  if (!error_.ok()) return skip_field(in, tag);
   switch (tag) {
     case tag_of(v1::DecomposeRequest::kMatricesFieldNumber, kEmbedded):
       if (!matrices_) matrices_.emplace();
@@ -95,9 +95,9 @@ bool RequestReader::read_field(CodedInputStream* in, uint32_t tag) {
     case tag_of(v1::DecomposeRequest::kGroupsFieldNumber, kEmbedded):
       if (groups_.size() < kMaxGroups) return read_batch(in, &groups_.emplace_back());
       refuse(invalid_field(path("groups"), absl::StrCat("a request may have at most ", kMaxGroups, " groups")));
-      return WireFormatLite::SkipField(in, tag);
+      return skip_field(in, tag);
     default:
-      return WireFormatLite::SkipField(in, tag);
+      return skip_field(in, tag);
   }
 }
 
@@ -121,7 +121,7 @@ bool RequestReader::read_batch(CodedInputStream* in, WireBatch* batch) {
       case tag_of(v1::MatrixBatch::kStartingVectorsFieldNumber, kEmbedded):
         return read_data(in, &batch->starting_vectors);
       default:
-        return WireFormatLite::SkipField(in, tag);
+        return skip_field(in, tag);
     }
   });
 }
@@ -177,7 +177,7 @@ bool RequestReader::read_eigen_option(CodedInputStream* in, uint32_t tag) {
     case tag_of(v1::EigendecomposeOptions::kStartingVectorsFieldNumber, kVarint):
       return read_varint(in, &options_.rest.starting_vectors);
     default:
-      return WireFormatLite::SkipField(in, tag);
+      return skip_field(in, tag);
   }
 }
 
@@ -190,7 +190,7 @@ bool RequestReader::read_svd_option(CodedInputStream* in, uint32_t tag) {
       options_.has_mimo = true;
       return read_embedded(in, [&](uint32_t inner) { return read_mimo_option(in, inner); });
     default:
-      return WireFormatLite::SkipField(in, tag);
+      return skip_field(in, tag);
   }
 }
 
@@ -225,7 +225,7 @@ bool RequestReader::read_mimo_option(CodedInputStream* in, uint32_t tag) {
     case tag_of(v1::MimoOptions::kSingularValuesFieldNumber, kVarint):
       return read_varint(in, &options_.singular_values);
     default:
-      return WireFormatLite::SkipField(in, tag);
+      return skip_field(in, tag);
   }
 }
 
@@ -386,7 +386,7 @@ class TimeoutReader {
         case tag_of(Duration::kNanosFieldNumber, kVarint):
           return read_varint(in, &nanos_);
         default:
-          return WireFormatLite::SkipField(in, tag);
+          return skip_field(in, tag);
       }
     });
   }
@@ -434,7 +434,7 @@ void decode_stream_request_into(grpc::ByteBuffer* message, HostMemory* memory, D
       case tag_of(v1::DecomposeStreamRequest::kTimeoutFieldNumber, kEmbedded):
         return timeout.read_field(in);
       default:
-        return WireFormatLite::SkipField(in, tag);
+        return skip_field(in, tag);
     }
   });
   if (!good) return set_unreadable(out);

@@ -52,7 +52,7 @@ bool read_option(CodedInputStream* in, uint32_t tag, WireOpen* open) {
     case tag_of(v1::LargeOptions::kCertificateFieldNumber, kVarint):
       return read_varint(in, &open->rest.certificate);
     default:
-      return WireFormatLite::SkipField(in, tag);
+      return skip_field(in, tag);
   }
 }
 
@@ -79,7 +79,7 @@ bool read_open_field(CodedInputStream* in, uint32_t tag, WireOpen* open) {
     case tag_of(v1::LargeOpen::kResumeFieldNumber, kEmbedded):
       return read_bytes(in, &open->resume);
     default:
-      return WireFormatLite::SkipField(in, tag);
+      return skip_field(in, tag);
   }
 }
 
@@ -144,7 +144,7 @@ bool read_chunk_field(CodedInputStream* in, uint32_t tag, DecodedLarge* out, Ext
       *data = {static_cast<size_t>(in->CurrentPosition()), static_cast<size_t>(bytes)};
       return in->Skip(bytes);
     default:
-      return WireFormatLite::SkipField(in, tag);
+      return skip_field(in, tag);
   }
 }
 
@@ -237,6 +237,15 @@ grpc::ByteBuffer encode(const v1::DecomposeLargeResponse& response) {
   return message.build();
 }
 
+// The last step of a message counts; the fields of one that is given twice are merged.
+void start_step(DecodedLarge::Step step, DecodedLarge* out, WireOpen* open, Extent* data) {
+  if (out->step == step) return;
+  *out = {};
+  *open = {};
+  *data = {};
+  out->step = step;
+}
+
 void decode_into(grpc::ByteBuffer* message, DecodedLarge* out) {
   using Step = DecodedLarge::Step;
   WireOpen open;
@@ -247,16 +256,16 @@ void decode_into(grpc::ByteBuffer* message, DecodedLarge* out) {
       dumped && read_whole(message, [&](CodedInputStream* in, uint32_t tag) {
         switch (tag) {
           case tag_of(v1::DecomposeLargeRequest::kOpenFieldNumber, kEmbedded):
-            out->step = Step::kOpen;
+            start_step(Step::kOpen, out, &open, &data);
             return read_embedded(in, [&](uint32_t inner) { return read_open_field(in, inner, &open); });
           case tag_of(v1::DecomposeLargeRequest::kChunkFieldNumber, kEmbedded):
-            out->step = Step::kChunk;
+            start_step(Step::kChunk, out, &open, &data);
             return read_embedded(in, [&](uint32_t inner) { return read_chunk_field(in, inner, out, &data); });
           case tag_of(v1::DecomposeLargeRequest::kCommitFieldNumber, kEmbedded):
-            out->step = Step::kCommit;
-            return read_embedded(in, [&](uint32_t inner) { return WireFormatLite::SkipField(in, inner); });
+            start_step(Step::kCommit, out, &open, &data);
+            return read_embedded(in, [&](uint32_t inner) { return skip_field(in, inner); });
           default:
-            return WireFormatLite::SkipField(in, tag);
+            return skip_field(in, tag);
         }
       });
   if (!good) {

@@ -76,6 +76,9 @@ class Request:
                         for part in self.parts)
 
 
+_LONGEST_HEAD = 5  # bytes of a tag, and of a length
+
+
 def _read_varint(view: memoryview, at: int) -> tuple[int, int]:
     """The number at `at`, and where it ends."""
     value = shift = 0
@@ -95,10 +98,14 @@ def fields(view: memoryview) -> Iterator[tuple[int, memoryview | None, memoryvie
     while at < len(view):
         start = at
         tag, at = _read_varint(view, at)
+        is_too_long = at - start > _LONGEST_HEAD
+        tag &= 0xFFFFFFFF  # as libprotobuf reads it
         kind = tag & 7
         content = None
         if kind == _LENGTH_DELIMITED:
+            end_of_tag = at
             length, at = _read_varint(view, at)
+            is_too_long = is_too_long or at - end_of_tag > _LONGEST_HEAD
             content = view[at:at + length]
             at += length
         elif kind == _VARINT:
@@ -107,7 +114,7 @@ def fields(view: memoryview) -> Iterator[tuple[int, memoryview | None, memoryvie
             at += 8 if kind == _FIXED64 else 4
         else:
             raise _proto.DecodeError("a reply has a field of an unknown kind")
-        if tag < 8 or at > len(view):
+        if tag < 8 or at > len(view) or is_too_long:
             raise _proto.DecodeError("a field of a reply is longer than its message")
         yield tag >> 3, content, view[start:at]
 
@@ -135,8 +142,11 @@ class Response:
     groups: list[Response]
 
     @staticmethod
-    def parse(serialized: bytes | memoryview) -> Response:
-        """Raises DecodeError if the bytes are neither a DecomposeResponse nor an EigendecomposeResponse."""
+    def parse(serialized: bytes | memoryview, *, is_group: bool = False) -> Response:
+        """Raises DecodeError if the bytes are neither a DecomposeResponse nor an EigendecomposeResponse.
+
+        A group has no groups: should the bytes have some, they are in `rest`, however deep.
+        """
         planes: dict[str, memoryview] = {}
         groups, rest = [], []
         certificate: list[memoryview] = []
@@ -146,8 +156,8 @@ class Response:
                 rest.append(whole)
             elif number in _RESPONSE_PLANES:
                 planes[_RESPONSE_PLANES[number]] = content
-            elif number == _FIELD_GROUPS:
-                groups.append(Response.parse(content))
+            elif number == _FIELD_GROUPS and not is_group:
+                groups.append(Response.parse(content, is_group=True))
             elif number in _NESTED_PLANES:
                 has_certificate = has_certificate or number == _FIELD_CERTIFICATE
                 for inner, of_inner, all_of_it in fields(content):
@@ -436,7 +446,7 @@ class Result:
         for name, received in response.planes.items():
             if received.nbytes and name not in self._planes:
                 raise invalid_reply(f"it holds {name}, which was not asked for")
-        if response.groups:
+        if response.groups or rest.groups:
             raise invalid_reply("it holds groups, and none were sent")
         if rest.HasField("certificate") != (self._query.certificate != "none"):
             raise invalid_reply("it has no certificate" if self._query.certificate != "none" else
