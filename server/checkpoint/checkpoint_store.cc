@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cctype>
 #include <deque>
+#include <map>
 #include <optional>
 #include <thread>
 #include <unordered_map>
@@ -145,23 +146,33 @@ struct CheckpointStore::Impl {
     });
   }
 
-  // Makes room by what nobody claims, the oldest first. False: there is too little of it. Room is there when the files
-  // are gone, so what is removed counts no more, and the disk says the last word.
+  // Makes room by files that nobody claims: the oldest of the owner that has most of them, again and again. False: there
+  // is too little room. Files that are removed count no more, although they go a little later.
   bool make_room(int64_t needed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
-    std::vector<std::shared_ptr<CheckpointEntry>> unclaimed;
-    int64_t freeable = 0, claimed = 0;
+    std::map<std::string, int64_t> unclaimed;  // bytes by owner
+    int64_t kept = 0, claimed = 0;
     for (const auto& [token, entry] : entries) {
-      (entry->claim == 0 ? freeable : claimed) += entry->request.bytes;
-      if (entry->claim == 0) unclaimed.push_back(entry);
+      kept += entry->request.bytes;
+      (entry->claim == 0 ? unclaimed[entry->request.owner] : claimed) += entry->request.bytes;
     }
     if (claimed + needed > options.max_bytes) return false;
-    std::sort(unclaimed.begin(), unclaimed.end(), [](const auto& a, const auto& b) { return a->age < b->age; });
-    for (const auto& entry : unclaimed) {
-      if (claimed + freeable + needed <= options.max_bytes) break;
-      freeable -= entry->request.bytes;
-      remove(entry);
+    while (kept + needed > options.max_bytes) {
+      const auto most = std::max_element(unclaimed.begin(), unclaimed.end(),
+                                         [](const auto& a, const auto& b) { return a.second < b.second; });
+      const std::shared_ptr<CheckpointEntry> oldest = oldest_of(most->first);
+      kept -= oldest->request.bytes;
+      most->second -= oldest->request.bytes;
+      remove(oldest);
     }
     return true;
+  }
+  std::shared_ptr<CheckpointEntry> oldest_of(const std::string& owner) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
+    std::shared_ptr<CheckpointEntry> oldest;
+    for (const auto& [token, entry] : entries) {
+      if (entry->claim != 0 || entry->request.owner != owner) continue;
+      if (oldest == nullptr || entry->age < oldest->age) oldest = entry;
+    }
+    return oldest;
   }
 
   // On the store's thread, as the next two.

@@ -92,8 +92,8 @@ class CheckpointStore {
   CheckpointStore& operator=(const CheckpointStore&) = delete;
 
   // Files for a new matrix. `owner`: who may resume it. `description`: a line that names all that was asked for.
-  // `taken`: another call took it over; called on that call's thread. Files that no call claims make room, the oldest
-  // first. Empty: there is no room, or no folder.
+  // `taken`: another call took it over; called on that call's thread. Files that no call claims make room, the
+  // oldest first of the owner with most of them. Empty: there is no room, or no folder.
   Checkpoint begin(const std::string& owner, const std::string& description, int64_t bytes,
                    std::function<void()> taken);
 

@@ -49,8 +49,8 @@ class CheckpointStoreTest : public ::testing::Test {
     std::string why;
     return CheckpointStore::open({directory_, kBytes, absl::Minutes(10)}, &clock_, &recorder_, &why) ? "opened" : why;
   }
-  Checkpoint begin(int64_t bytes = kBytes) {
-    return store_->begin("me", "4 x 2", bytes, [this] { ++taken_; });
+  Checkpoint begin(int64_t bytes = kBytes, const std::string& owner = "me") {
+    return store_->begin(owner, "4 x 2", bytes, [this] { ++taken_; });
   }
   static std::string save(Checkpoint& files, CheckpointPart part, const std::vector<std::string>& parts,
                           const std::string& header = "") {
@@ -61,8 +61,8 @@ class CheckpointStoreTest : public ::testing::Test {
     return done.get_future().get();
   }
   // A matrix with an operand on disk.
-  Checkpoint saved(const std::string& operand = "operand") {
-    Checkpoint files = begin();
+  Checkpoint saved(const std::string& operand = "operand", const std::string& owner = "me") {
+    Checkpoint files = begin(kBytes, owner);
     EXPECT_EQ(save(files, CheckpointPart::kOperand, {operand}), "");
     return files;
   }
@@ -239,6 +239,15 @@ TEST_F(CheckpointStoreTest, FilesThatNobodyClaimsMakeRoomTheOldestFirst) {
   EXPECT_EQ(operand(files, 7), "operand");
   drain();
   EXPECT_FALSE(fs::exists(folder(oldest)));
+}
+
+TEST_F(CheckpointStoreTest, TheOwnerOfMostFilesMakesRoom) {
+  const ResumeToken modest = saved("operand", "you").token();
+  const ResumeToken greedy[] = {saved().token(), saved().token(), saved().token(), saved().token()};
+  Checkpoint files;
+  EXPECT_EQ(claim(modest, &files, "you"), Claim::kYes);
+  EXPECT_EQ(claim(greedy[1], &files), Claim::kUnknown);
+  EXPECT_EQ(claim(greedy[2], &files), Claim::kYes);
 }
 
 TEST_F(CheckpointStoreTest, FilesThatNobodyClaimsGoAfterTheirTime) {

@@ -1,6 +1,7 @@
 #include "client/cpp/calls/large_call.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <limits>
 
@@ -251,6 +252,7 @@ std::optional<std::chrono::nanoseconds> LargeCall::pause_after(const Status& sta
     resumed_ += resuming_ ? 1 : 0;
   }
   if (resuming_ && status.code == Code::kNotFound) {
+    core_.log(LogLevel::kInfo, [&] { return "the matrix is sent again: " + status.to_string(); });
     token_.clear();
     return std::chrono::nanoseconds(0);
   }
@@ -264,7 +266,16 @@ std::optional<std::chrono::nanoseconds> LargeCall::pause_after(const Status& sta
     until_deadline.max_attempts = std::numeric_limits<int>::max();
     resumption_.emplace(until_deadline, deadline_ ? deadline_ : deadline_after(policy.max_server_delay, now));
   }
-  return resumption_->next(status, now, uniform());
+  const auto pause = resumption_->next(status, now, uniform());
+  if (pause) {
+    core_.log(LogLevel::kInfo, [&] {
+      char text[64];
+      std::snprintf(text, sizeof(text),
+                    "the matrix is resumed in %.2f s, after: ", std::chrono::duration<double>(*pause).count());
+      return text + status.to_string();
+    });
+  }
+  return pause;
 }
 
 void LargeCall::cancel() {
