@@ -107,11 +107,11 @@ class Guard(unittest.TestCase):
         self.give_up_calls()
         large = self.folder / "large.csv"
         large.write_text("\n".join(",".join(str((i * j + i) % 1000) for j in range(900)) for i in range(900)))
-        for words in (["bench", "--shape=64x64", "--request-bytes=60000000", "--duration=2s"],
-                      ["bench", "--count=1", "--concurrency=64", "--duration=2s"],
-                      ["bench", "--empty", "--concurrency=16", "--duration=2s"],
-                      ["bench", "--stream", "--window=16", "--duration=2s"],
-                      ["bench", "--shape=640x1", "--count=2000", "--duration=2s"],
+        for words in (["bench", "--shape=64x64", "--request-bytes=60000000", "--duration=2s", "--warmup=10ms"],
+                      ["bench", "--count=1", "--concurrency=64", "--duration=2s", "--warmup=10ms"],
+                      ["bench", "--empty", "--concurrency=16", "--duration=2s", "--warmup=10ms"],
+                      ["bench", "--stream", "--window=16", "--duration=2s", "--warmup=10ms"],
+                      ["bench", "--shape=640x1", "--count=2000", "--duration=2s", "--warmup=10ms"],
                       ["svd", large, "--strategy=round-robin"]):
             self.svdctl(*words)
         self.assertEqual(self.cut_off(), 0, self.server.log()[-2000:])
@@ -124,9 +124,9 @@ class Guard(unittest.TestCase):
                                    "--metrics-max-age=0s", "--connection-guard=1ms", *flags)
         tls = ["--tls-ca", made / "server-ca.pem", "--tls-cert", made / "edge.pem", "--tls-key", made / "edge.key",
                "--tls-server-name", "svdserve"]
-        for words in (["bench", "--count=1", "--concurrency=64", "--duration=2s"],
-                      ["bench", "--shape=64x64", "--request-bytes=30000000", "--duration=2s"],
-                      ["bench", "--stream", "--duration=2s"]):
+        for words in (["bench", "--count=1", "--concurrency=64", "--duration=2s", "--warmup=10ms"],
+                      ["bench", "--shape=64x64", "--request-bytes=30000000", "--duration=2s", "--warmup=10ms"],
+                      ["bench", "--stream", "--duration=2s", "--warmup=10ms"]):
             self.svdctl(*words, *tls)
         self.assertEqual(self.cut_off(), 0, self.server.log()[-2000:])
 
