@@ -47,6 +47,9 @@ class RequestMemory {
   // used.
   virtual void* allocate_results(absl::Span<const ResultPart> parts) = 0;
 
+  // The id of its call, by which logs name it. Set before submit(), if at all.
+  std::string call_id;
+
   void hold(Reservation reservation) { reservation_ = std::move(reservation); }
   Reservation* reservation() { return &reservation_; }
 

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
 
 namespace svdserve::server {
 namespace {
@@ -86,6 +88,21 @@ HostSegment segment_of(const AdmittedRequest& work, int64_t first, int64_t count
     segment.starting_vectors = starts + skipped * starting_bytes(work.plan);
   }
   return segment;
+}
+
+// The ids of the first few calls with work in the batch, each once: "a,b and 3 more".
+std::string calls_of(const Batch& batch) {
+  constexpr size_t kMost = 16;
+  std::vector<absl::string_view> ids;
+  for (const Slice& slice : batch.slices) {
+    if (slice.job == nullptr) continue;
+    const std::string& id = slice.job->work.request.memory->call_id;
+    if (!id.empty() && std::find(ids.begin(), ids.end(), id) == ids.end()) ids.push_back(id);
+  }
+  const size_t shown = std::min(ids.size(), kMost);
+  std::string text = absl::StrJoin(ids.begin(), ids.begin() + static_cast<ptrdiff_t>(shown), ",");
+  if (ids.size() > shown) absl::StrAppend(&text, " and ", ids.size() - shown, " more");
+  return text;
 }
 
 }  // namespace
@@ -174,7 +191,8 @@ bool BatchScheduler::run_inline(const AdmittedRequest& request, DoneCallback* do
   absl::InlinedVector<MatrixStatus, 256> statuses(static_cast<size_t>(count));
   const HostSegment segment = segment_of(request, 0, count, statuses.data());
   const std::atomic<bool> never{false};
-  const DevicePool::Executed executed = pool_->execute(*lane, request.plan, {&segment, 1}, &never);
+  const DevicePool::Executed executed = pool_->execute(*lane, request.plan, {&segment, 1}, &never, nullptr,
+                                                       [&] { return request.request.memory->call_id; });
   Effects effects;
   {
     MutexLock lock(&mu_);
@@ -310,8 +328,8 @@ BatchScheduler::PartResult BatchScheduler::compute(Batch* running, const Lane& l
       segments.push_back(segment_of(slice.job->work, slice.first, slice.count, next));
       next += slice.count;
     }
-    const DevicePool::Executed executed =
-        pool_->execute(lane, batch.plan, segments, &batch.cancel, [&] { on_hung(running, lane); });
+    const DevicePool::Executed executed = pool_->execute(
+        lane, batch.plan, segments, &batch.cancel, [&] { on_hung(running, lane); }, [&] { return calls_of(batch); });
     result.status = executed.outcome.status;
     result.took = executed.took;
     result.device_time = executed.device_time;

@@ -63,18 +63,21 @@ std::string silence(absl::Duration silent) {
   return absl::StrCat("did not respond for ", absl::FormatDuration(absl::Trunc(silent, absl::Milliseconds(1))));
 }
 
-// The device's own words, with what it was given.
-void log_fault(const DeviceInfo& device, const Plan& plan, int64_t matrices, const DeviceOutcome& outcome) {
-  log_error("device_fault", {{"device", device.name},
-                             {"uuid", device.uuid},
-                             {"code", absl::StatusCodeToString(outcome.status.code())},
-                             {"error", std::string(outcome.status.message())},
-                             {"lost", outcome.device_lost},
-                             {"method", svdserve::name(method_on(device, plan))},
-                             {"dtype", operand_name(plan.problem)},
-                             {"rows", plan.problem.rows},
-                             {"cols", plan.problem.cols},
-                             {"matrices", matrices}});
+// The device's own words, with what it was given. calls: whose work it was, or empty.
+void log_fault(const DeviceInfo& device, const Plan& plan, int64_t matrices, const DeviceOutcome& outcome,
+               const std::string& calls) {
+  std::vector<LogField> fields = {{"device", device.name},
+                                  {"uuid", device.uuid},
+                                  {"code", absl::StatusCodeToString(outcome.status.code())},
+                                  {"error", std::string(outcome.status.message())},
+                                  {"lost", outcome.device_lost},
+                                  {"method", svdserve::name(method_on(device, plan))},
+                                  {"dtype", operand_name(plan.problem)},
+                                  {"rows", plan.problem.rows},
+                                  {"cols", plan.problem.cols},
+                                  {"matrices", matrices}};
+  if (!calls.empty()) fields.emplace_back("calls", calls);
+  log(LogLevel::kError, "device_fault", fields);
 }
 
 bool contains(absl::Span<const int> devices, int device) {
@@ -187,8 +190,8 @@ class DevicePool::Calibrator final : public LaneWork {
     const std::unique_ptr<Calibrator> self(this);
     svdserve::server::calibrate([&](const Plan& plan, const HostSegment& segment) -> std::optional<absl::Duration> {
       if (pool_->clock_->now() >= all_->end) return std::nullopt;
-      const Executed executed =
-          pool_->execute_uncounted(lane, plan, {&segment, 1}, &all_->cancel, [this] { no_longer_waited_for(); });
+      const Executed executed = pool_->execute_uncounted(
+          lane, plan, {&segment, 1}, &all_->cancel, [this] { no_longer_waited_for(); }, nullptr);
       if (!executed.outcome.status.ok() || !executed.outcome.completed) return std::nullopt;
       return executed.took;
     });
@@ -436,8 +439,9 @@ void DevicePool::run_lane(LaneState* lane) {
 }
 
 DevicePool::Executed DevicePool::execute(const Lane& lane, const Plan& plan, absl::Span<const HostSegment> segments,
-                                         const std::atomic<bool>* cancel, absl::AnyInvocable<void()> on_hung) {
-  Executed executed = execute_uncounted(lane, plan, segments, cancel, std::move(on_hung));
+                                         const std::atomic<bool>* cancel, absl::AnyInvocable<void()> on_hung,
+                                         absl::AnyInvocable<std::string()> calls) {
+  Executed executed = execute_uncounted(lane, plan, segments, cancel, std::move(on_hung), std::move(calls));
   recorder_->phase_took(Phase::kCompute, executed.took);
   if (executed.outcome.status.ok() && executed.outcome.completed) recorder_->matrices_done(executed.outcome.report);
   return executed;
@@ -445,8 +449,8 @@ DevicePool::Executed DevicePool::execute(const Lane& lane, const Plan& plan, abs
 
 DevicePool::Executed DevicePool::execute_uncounted(const Lane& lane, const Plan& plan,
                                                    absl::Span<const HostSegment> segments,
-                                                   const std::atomic<bool>* cancel,
-                                                   absl::AnyInvocable<void()> on_hung) {
+                                                   const std::atomic<bool>* cancel, absl::AnyInvocable<void()> on_hung,
+                                                   absl::AnyInvocable<std::string()> calls) {
   DeviceEntry& entry = *devices_[lane.device];
   const DeviceInfo& info = entry.device->info();
   const int64_t matrices = matrices_of(segments);
@@ -460,7 +464,8 @@ DevicePool::Executed DevicePool::execute_uncounted(const Lane& lane, const Plan&
   std::optional<Watchdog::Watch> watch;
   if (!is_host(*entry.device)) {
     watch.emplace(&watchdog_, bound_of(entry.costs, plan, matrices), [&](absl::Duration silent) {
-      log_fault(info, plan, matrices, {absl::DeadlineExceededError(silence(silent)), true, false, {}});
+      log_fault(info, plan, matrices, {absl::DeadlineExceededError(silence(silent)), true, false, {}},
+                calls ? calls() : "");
       take_out_hung(lane.device);
       if (on_hung) on_hung();
     });
@@ -486,7 +491,7 @@ DevicePool::Executed DevicePool::execute_uncounted(const Lane& lane, const Plan&
     log_warning("device_answered_late", {{"device", info.name}, {"after", absl::FormatDuration(executed.took)}});
     outcome.status = absl::UnavailableError("");
   } else if (!outcome.status.ok()) {
-    log_fault(info, plan, matrices, outcome);
+    log_fault(info, plan, matrices, outcome, calls ? calls() : "");
     on_fault(lane.device, outcome, ended);
   }
   if (!outcome.status.ok()) outcome.status = for_callers(info, outcome.status);

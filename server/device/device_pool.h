@@ -27,6 +27,7 @@
 #include <atomic>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -149,9 +150,11 @@ class DevicePool final : public DeviceMonitor {
   // not OK is for callers: it names the device. The device's own words are in the log.
   //
   // Should a GPU hang over it, the clock's thread calls `on_hung` once, while this call goes on. The device is out, and
-  // may still read and write the segments until this returns. Its outcome is not OK then.
+  // may still read and write the segments until this returns. Its outcome is not OK then. `calls` gives the ids of the
+  // calls whose work it is, for the log of a fault; null: none.
   Executed execute(const Lane& lane, const Plan& plan, absl::Span<const HostSegment> segments,
-                   const std::atomic<bool>* cancel, absl::AnyInvocable<void()> on_hung = nullptr);
+                   const std::atomic<bool>* cancel, absl::AnyInvocable<void()> on_hung = nullptr,
+                   absl::AnyInvocable<std::string()> calls = nullptr);
 
   int size() const { return static_cast<int>(devices_.size()); }
   int healthy() const { return healthy_.load(std::memory_order_acquire); }
@@ -201,7 +204,8 @@ class DevicePool final : public DeviceMonitor {
   Lane hold(const Candidate& candidate, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // execute() without a word to the recorder but of faults.
   Executed execute_uncounted(const Lane& lane, const Plan& plan, absl::Span<const HostSegment> segments,
-                             const std::atomic<bool>* cancel, absl::AnyInvocable<void()> on_hung);
+                             const std::atomic<bool>* cancel, absl::AnyInvocable<void()> on_hung,
+                             absl::AnyInvocable<std::string()> calls);
   void on_fault(int device, const DeviceOutcome& outcome, absl::Time now);
   void take_out_hung(int device);
   // From now on the device gives no lanes.

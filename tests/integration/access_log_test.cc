@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <google/protobuf/struct.pb.h>
 #include <google/protobuf/util/json_util.h>
+#include <grpcpp/generic/generic_stub.h>
 #include <gtest/gtest.h>
 
 #include <sstream>
@@ -145,6 +146,38 @@ TEST(AccessLogTest, CallsWithoutMatricesAndLargeOnesAreToldOf) {
   EXPECT_EQ(details_of(status).request_id, "large");
   EXPECT_TRUE(wait_until([&] { return lines_with(server, "method=DecomposeLarge").size() == 1; }));
   EXPECT_THAT(lines_with(server, "id=large"), ::testing::ElementsAre(HasSubstr("reason=UNEXPECTED_MESSAGE")));
+}
+
+// Opens a call of the method and sends nothing. Returns its status.
+grpc::Status say_nothing(const RunningServer& server, const std::string& method, const std::string& id) {
+  grpc::GenericStub stub(connect(server.address()));
+  grpc::ClientContext context;
+  context.AddMetadata("x-request-id", id);
+  grpc::CompletionQueue queue;
+  const auto stream = stub.PrepareCall(&context, "/svdserve.v1.SvdService/" + method, &queue);
+  void* tag = nullptr;
+  bool ok = false;
+  stream->StartCall(nullptr);
+  EXPECT_TRUE(queue.Next(&tag, &ok));
+  grpc::Status status;
+  stream->Finish(&status, nullptr);
+  EXPECT_TRUE(queue.Next(&tag, &ok));
+  return status;
+}
+
+TEST(AccessLogTest, ACallThatIsCutOffHasOneLine) {
+  RunningServer server({"--stream-idle-timeout=50ms", "--large-idle-timeout=50ms"});
+  const std::vector<std::string> methods = {"Decompose", "DecomposeStream", "Eigendecompose", "DecomposeLarge"};
+  for (const std::string& method : methods) {
+    EXPECT_EQ(say_nothing(server, method, "idle-" + method).error_code(), grpc::StatusCode::DEADLINE_EXCEEDED)
+        << method;
+  }
+  EXPECT_EQ(server.stop(), 0);  // every call has ended for the server, too
+  for (const std::string& method : methods) {
+    const auto lines = lines_with(server, "id=idle-" + method + " ");
+    ASSERT_THAT(lines, SizeIs(1)) << method;
+    EXPECT_THAT(lines[0], HasSubstr("method=" + method + " code=DEADLINE_EXCEEDED reason=CLIENT_STALLED")) << method;
+  }
 }
 
 TEST(AccessLogTest, LinesOfJsonAreJson) {

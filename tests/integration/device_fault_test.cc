@@ -276,9 +276,13 @@ TEST(DeviceFaultTest, AGpuThatHasNoMemoryForABatchServesOn) {
   EXPECT_TRUE(wait_until([&] { return server.metric("svdserve_pinned_bytes", {"state=\"in_use\""}) == 0; }));
   EXPECT_EQ(server.metric("svdserve_pinned_bytes", {"state=\"kept\""}), 2 << 20);
   gpus.Say("clear:1:memory");
-  ASSERT_TRUE(decompose(channel, random_request(33, 33, 200), &response).ok());
+  grpc::ClientContext context;
+  context.AddMetadata("x-request-id", "of-a-fault");
+  const v1::DecomposeRequest request = random_request(33, 33, 200);
+  ASSERT_TRUE(v1::SvdService::NewStub(channel)->Decompose(&context, request, &response).ok());
   EXPECT_EQ(response.device(), "host:0");
   EXPECT_EQ(server.metric("svdserve_device_faults_total", {"device=\"cuda:0\""}), 1);
+  EXPECT_THAT(server.log(), ::testing::ContainsRegex("event=device_fault device=cuda:0 .* calls=of-a-fault"));
   EXPECT_EQ(server.metric("svdserve_degraded"), 0);  // it failed one batch and serves on
   expect_ready(server, true);
 }

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <new>
 #include <random>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -72,6 +73,33 @@ TEST(Pipeline, TheLedgerCountsStartingVectors) {
     return h.pipeline->stats().inflight_bytes - before;
   };
   EXPECT_EQ(counted(true) - counted(false), 10 * 2 * kMatrixBytes);
+}
+
+// The log of the fault of one batch whose requests are of calls with these ids.
+std::string log_of_a_fault(const std::vector<std::string>& ids) {
+  PipelineHarness h;
+  const TicketPtr first = h.occupy();
+  std::vector<TicketPtr> tickets;
+  for (const std::string& id : ids) {
+    tickets.push_back(std::make_shared<Ticket>());
+    Request request = make_request(1, 1, tickets.back());
+    request.memory->call_id = id;
+    h.submit(std::move(request), tickets.back());
+  }
+  h.device().let(1);
+  EXPECT_TRUE(first->wait().error.ok());
+  testing::internal::CaptureStderr();
+  h.device().fail([] { return DeviceOutcome{absl::InternalError("broken"), false, false, {}}; });
+  h.device().open();
+  for (const TicketPtr& ticket : tickets) EXPECT_EQ(ticket->reason(), Reason::kDeviceFault);
+  return testing::internal::GetCapturedStderr();
+}
+
+TEST(Pipeline, TheLogOfAFaultNamesTheCallsOfTheBatch) {
+  EXPECT_THAT(log_of_a_fault({"a", "a", "b", ""}), testing::HasSubstr("matrices=4 calls=a,b\n"));
+  std::vector<std::string> many;
+  for (int i = 0; i < 20; ++i) many.push_back("call-" + std::to_string(i));
+  EXPECT_THAT(log_of_a_fault(many), testing::HasSubstr(",call-15 and 4 more\""));
 }
 
 TEST(Pipeline, OverloadOfBytesIsRefusedAtOnce) {

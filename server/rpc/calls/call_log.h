@@ -1,4 +1,5 @@
-// The ids of a call, and the access log: one line a call, or a request of a stream.
+// The ids of a call, and the access log: one line a call, or a request of a stream. A call whose reply nobody takes may
+// have two: its result, and that it was cut off.
 //
 //   event=call method=Decompose code=OK id=5f3c9a1e-1f peer=192.0.2.7 seconds=0.001204 request_bytes=4150 ..
 #ifndef SVDSERVE_SERVER_RPC_CALLS_CALL_LOG_H_

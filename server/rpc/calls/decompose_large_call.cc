@@ -148,7 +148,7 @@ void DecomposeLargeCall::log_end(const Error& error) {
   CallLine line;
   {
     MutexLock lock(&act_mu_);
-    if (finished_) return;
+    if (finished_ || std::exchange(logged_, true)) return;  // what is cut off is finished, too
     line = line_;
   }
   line.method = name(Rpc::kDecomposeLarge);

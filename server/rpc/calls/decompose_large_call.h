@@ -61,6 +61,7 @@ class DecomposeLargeCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer
   Mutex act_mu_;
   grpc::ByteBuffer outgoing_ ABSL_GUARDED_BY(act_mu_);  // between StartWrite() and OnWriteDone()
   bool finished_ ABSL_GUARDED_BY(act_mu_) = false;
+  bool logged_ ABSL_GUARDED_BY(act_mu_) = false;  // its end, once
   SmallRead first_read_;
   bool waits_ ABSL_GUARDED_BY(act_mu_) = false;  // for its turn, or was told of it and has not begun yet
   std::optional<grpc::Status> end_wanted_ ABSL_GUARDED_BY(act_mu_);  // once the turn has come

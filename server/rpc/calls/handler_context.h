@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstddef>
 #include <iterator>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -61,10 +62,11 @@ inline absl::Time deadline_of(const grpc::CallbackServerContext& call, absl::Tim
   return now + absl::FromChrono(deadline - std::chrono::system_clock::now());
 }
 
-// Submits what was decoded without an error. `done` takes an Answer, or a GroupsAnswer.
+// Submits what was decoded without an error. `call_id`: of its call. `done` takes an Answer, or a GroupsAnswer.
 template <class Done>
-RequestHandle submit_decoded(Pipeline* pipeline, DecodedRequest* decoded, const Peer& peer, absl::Time arrival,
-                             absl::Time deadline, Done done) {
+RequestHandle submit_decoded(Pipeline* pipeline, DecodedRequest* decoded, const Peer& peer, const std::string& call_id,
+                             absl::Time arrival, absl::Time deadline, Done done) {
+  if (!decoded->batches.empty()) decoded->batches.front().memory->call_id = call_id;  // all batches share it
   for (Request& batch : decoded->batches) {
     batch.peer = peer;
     batch.arrival = arrival;

@@ -63,7 +63,7 @@ void StreamCall::cut_off_if_stalled(absl::Time now, absl::Duration timeout) {
   // It may be silent while it waits for the server, or while a reply is on its way.
   const bool may_be_silent = waiting_ != nullptr || stream_.in_flight() > 0 || writing_since_ != absl::InfiniteFuture();
   if (!takes_nothing && (now - heard_ <= timeout || may_be_silent)) return;
-  log_stalled(context_->access_log, ids_, peer_, name(rpc_), now - opened_, now);
+  stalled_ = true;
   cut_off(call_,
           {absl::StatusCode::kDeadlineExceeded,
            Reason::kClientStalled,
@@ -202,7 +202,7 @@ void StreamCall::submit_request(DecodedRequest decoded, int64_t bytes, absl::Tim
     absl::Time deadline = deadline_of(*call_, arrival);
     if (decoded.timeout) deadline = std::min(deadline, arrival + *decoded.timeout);
     RequestHandle handle =
-        submit_decoded(context_->pipeline, &decoded, peer_, arrival, deadline,
+        submit_decoded(context_->pipeline, &decoded, peer_, ids_.request, arrival, deadline,
                        [self = shared_from_this(), request = std::move(request)](auto answer) {
                          if (!answer.error.field.empty()) answer.error.field.insert(0, "request.");
                          self->act(self->stream_.on_answer(request.id, self->encode(request, answer)));
@@ -278,7 +278,10 @@ void StreamCall::log_end() {
   line.took = now - opened_;
   {
     MutexLock lock(&act_mu_);
-    line.code = broken_ ? absl::StatusCode::kCancelled : static_cast<absl::StatusCode>(final_status_.error_code());
+    line.code = stalled_  ? absl::StatusCode::kDeadlineExceeded
+                : broken_ ? absl::StatusCode::kCancelled
+                          : static_cast<absl::StatusCode>(final_status_.error_code());
+    if (stalled_) line.reason = Reason::kClientStalled;
   }
   if (context_->access_log->wants(line.code, line.took)) context_->access_log->write(ids_, peer_, line, now);
 }

@@ -91,6 +91,7 @@ class StreamCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::
   absl::Time heard_ ABSL_GUARDED_BY(act_mu_) = absl::InfiniteFuture();  // the last request, or the last answer taken
   bool finished_ ABSL_GUARDED_BY(act_mu_) = false;
   bool broken_ ABSL_GUARDED_BY(act_mu_) = false;
+  bool stalled_ ABSL_GUARDED_BY(act_mu_) = false;  // so the server has cut it off
   grpc::Status final_status_ ABSL_GUARDED_BY(act_mu_);
   Peer peer_;
   CallIds ids_;

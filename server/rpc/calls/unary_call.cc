@@ -130,7 +130,7 @@ void UnaryCall::OnReadDone(bool ok) {
 void UnaryCall::submit(DecodedRequest decoded) {
   memory_ = std::move(decoded.memory);
   memory_->hold(std::move(room_));
-  RequestHandle handle = submit_decoded(context_->pipeline, &decoded, peer_, arrival_, deadline_,
+  RequestHandle handle = submit_decoded(context_->pipeline, &decoded, peer_, ids_.request, arrival_, deadline_,
                                         [this](auto answer) { on_answer(answer); });
   bool cancelled = false;
   {
@@ -154,7 +154,17 @@ void UnaryCall::on_answer(const Outcome& outcome) {
   context_->recorder->request_finished(labels_, outcome.error.code);
   if (outcome.error.ok()) context_->recorder->phase_took(Phase::kRespond, total - outcome.total);
   context_->recorder->phase_took(Phase::kTotal, total);
-  if (context_->access_log->wants(outcome.error.code, total)) log(outcome, now);
+  bool stalled = false;
+  {
+    MutexLock lock(&mu_);
+    answered_ = true;
+    stalled = stalled_;
+  }
+  if (stalled) {
+    log_stalled(context_->access_log, ids_, peer_, name(rpc_), total, now);
+  } else if (context_->access_log->wants(outcome.error.code, total)) {
+    log(outcome, now);
+  }
   reply(to_status(outcome.error, ids_.request));
 }
 
@@ -186,12 +196,16 @@ void UnaryCall::await_client(bool waits) {
 }
 
 void UnaryCall::cut_off_if_stalled(absl::Time now, absl::Duration timeout) {
+  bool answered = false;
   {
     MutexLock lock(&mu_);
     if (now - client_due_since_ <= timeout) return;
     client_due_since_ = absl::InfiniteFuture();
+    stalled_ = true;
+    answered = answered_;
   }
-  log_stalled(context_->access_log, ids_, peer_, name(rpc_), now - arrival_, now);
+  // Without an answer on_answer() tells of it: the call has one line then.
+  if (answered) log_stalled(context_->access_log, ids_, peer_, name(rpc_), now - arrival_, now);
   cut_off(
       call_,
       {absl::StatusCode::kDeadlineExceeded,

@@ -79,6 +79,8 @@ class UnaryCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
   RequestHandle handle_ ABSL_GUARDED_BY(mu_);
   bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
   absl::Time client_due_since_ ABSL_GUARDED_BY(mu_) = absl::InfiniteFuture();
+  bool stalled_ ABSL_GUARDED_BY(mu_) = false;   // the server has cut it off
+  bool answered_ ABSL_GUARDED_BY(mu_) = false;  // its result is known
 };
 
 }  // namespace svdserve::server
