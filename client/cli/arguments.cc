@@ -80,8 +80,8 @@ void Arguments::option(const std::string& name, const std::string& value, const 
 }
 
 void Arguments::option(const std::string& name, const std::string& value, const std::string& help, Duration* target) {
-  add({name, value, absl::StrCat(help, " (default ", absl::FormatDuration(absl::FromChrono(*target)), ")"), kDuration,
-       [=](const std::string& s) {
+  const std::string default_text = absl::StrCat(" (default ", absl::FormatDuration(absl::FromChrono(*target)), ")");
+  add({name, value, *target < Duration::zero() ? help : help + default_text, kDuration, [=](const std::string& s) {
          const auto v = parse_duration(s);
          if (v) *target = *v;
          return v.has_value();
@@ -138,6 +138,7 @@ std::optional<std::string> Arguments::parse_option(const std::vector<std::string
   } else {
     return absl::StrCat(name, " needs a value: ", option->value);
   }
+  if (value.empty() && !option->value.empty()) return absl::StrCat(name, " needs a value: ", option->value);
   if (!option->set(value)) return absl::StrCat(name, ": \"", value, "\" is not ", option->expected);
   return std::nullopt;
 }

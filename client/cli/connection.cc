@@ -34,10 +34,14 @@ client::Status of_files(const client::Status& status) {
   return input_error("--tls-cert, --tls-key: " + status.message);
 }
 
-// gRPC tells nobody but its own log that a text is no PEM.
-client::Status check_pem(const char* option, const std::string& path, const std::string& text) {
-  if (path.empty() || text.find("-----BEGIN ") != std::string::npos) return {};
-  return input_error(std::string(option) + ": " + path + " is not a PEM file");
+// gRPC tells nobody but its own log that a text is no PEM, or one of another kind. kind: how its first line ends.
+client::Status check_pem(const char* option, const std::string& path, const std::string& text, const char* kind) {
+  if (path.empty()) return {};
+  if (text.find("-----BEGIN ") == std::string::npos) {
+    return input_error(std::string(option) + ": " + path + " is not a PEM file");
+  }
+  if (text.find(std::string(kind) + "-----") != std::string::npos) return {};
+  return input_error(std::string(option) + ": " + path + " has no " + kind);
 }
 
 }  // namespace
@@ -48,12 +52,12 @@ client::Result<client::ClientOptions> Connection::options() const {
     return input_error("--address: " + wrong.message);
   }
   o.address = address_;
-  if (tls_ || !ca_.empty() || !cert_.empty() || !key_.empty() || !server_name_.empty()) {
+  if (uses_tls()) {
     auto tls = client::TlsOptions::from_files(ca_, cert_, key_);
     if (!tls.ok()) return of_files(tls.status());
-    for (const client::Status& wrong :
-         {check_pem("--tls-ca", ca_, tls->root_certificates), check_pem("--tls-cert", cert_, tls->certificate_chain),
-          check_pem("--tls-key", key_, tls->private_key)}) {
+    for (const client::Status& wrong : {check_pem("--tls-ca", ca_, tls->root_certificates, "CERTIFICATE"),
+                                        check_pem("--tls-cert", cert_, tls->certificate_chain, "CERTIFICATE"),
+                                        check_pem("--tls-key", key_, tls->private_key, "PRIVATE KEY")}) {
       if (!wrong.ok()) return wrong;
     }
     o.tls = *std::move(tls);

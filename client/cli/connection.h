@@ -23,6 +23,7 @@ class Connection {
   // The files that the options name.
   std::vector<NamedFile> files() const { return {{"--tls-ca", ca_}, {"--tls-cert", cert_}, {"--tls-key", key_}}; }
   const std::string& address() const { return address_; }
+  bool uses_tls() const { return tls_ || !ca_.empty() || !cert_.empty() || !key_.empty() || !server_name_.empty(); }
   client::CallOptions call() const { return {.timeout = timeout_}; }
 
  private:

@@ -1,5 +1,6 @@
 #include "client/cpp/client.h"
 
+#include <exception>
 #include <fstream>
 #include <future>
 #include <iterator>
@@ -186,7 +187,14 @@ void Caller::decompose_large_async(const LargeMatrix& matrix, const LargeOutputs
   const internal::Deadline deadline = internal::deadline_after(call.timeout, internal::Clock::now());
   const auto work = [caller = *this, matrix, out, options, rest = CallOptions(call), deadline, done]() mutable {
     if (deadline) rest.timeout = *deadline - internal::Clock::now();
-    done(caller.decompose_large(matrix, out, options, rest));
+    Result<LargeReport> report = internal::failure(Code::kAborted, "", "options.progress threw an exception");
+    try {
+      report = caller.decompose_large(matrix, out, options, rest);
+    } catch (const std::exception& thrown) {  // nobody is there to catch it
+      report = internal::failure(Code::kAborted, "", std::string("options.progress threw: ") + thrown.what());
+    } catch (...) {
+    }
+    done(std::move(report));
   };
   if (Status failed = core_->run(work); !failed.ok()) done(std::move(failed));
 }

@@ -99,7 +99,8 @@ struct LargeOptions {
   int64_t top_k = 0;
   LargeProblem problem = LargeProblem::kSvd;
   Triangle triangle = Triangle::kLower;  // of kHermitian
-  // Told now and then how far it is, on the calling thread. It must not throw; a stop_source ends the call.
+  // Told now and then how far it is, on the calling thread. A stop_source ends the call. So does an exception, which goes
+  // to the caller; of an asynchronous call it becomes ABORTED.
   std::function<void(const LargeProgress&)> progress = {};
 };
 

@@ -63,20 +63,21 @@ std::string silence(absl::Duration silent) {
   return absl::StrCat("did not respond for ", absl::FormatDuration(absl::Trunc(silent, absl::Milliseconds(1))));
 }
 
-// The device's own words, with what it was given.
+// The device's own words, with what it was given. calls: whose work it was, or empty.
 void log_fault(const DeviceInfo& device, const Plan& plan, int64_t matrices, const DeviceOutcome& outcome,
                const std::string& calls) {
-  log_error("device_fault", {{"device", device.name},
-                             {"uuid", device.uuid},
-                             {"code", absl::StatusCodeToString(outcome.status.code())},
-                             {"error", std::string(outcome.status.message())},
-                             {"lost", outcome.device_lost},
-                             {"method", svdserve::name(method_on(device, plan))},
-                             {"dtype", operand_name(plan.problem)},
-                             {"rows", plan.problem.rows},
-                             {"cols", plan.problem.cols},
-                             {"matrices", matrices},
-                             {"calls", calls}});
+  std::vector<LogField> fields = {{"device", device.name},
+                                  {"uuid", device.uuid},
+                                  {"code", absl::StatusCodeToString(outcome.status.code())},
+                                  {"error", std::string(outcome.status.message())},
+                                  {"lost", outcome.device_lost},
+                                  {"method", svdserve::name(method_on(device, plan))},
+                                  {"dtype", operand_name(plan.problem)},
+                                  {"rows", plan.problem.rows},
+                                  {"cols", plan.problem.cols},
+                                  {"matrices", matrices}};
+  if (!calls.empty()) fields.emplace_back("calls", calls);
+  log(LogLevel::kError, "device_fault", fields);
 }
 
 bool contains(absl::Span<const int> devices, int device) {

@@ -61,6 +61,8 @@ TEST(Arguments, SaysWhatIsWrong) {
   EXPECT_EQ(parse({"a", "b"}).wrong, "unexpected operand b");
   EXPECT_EQ(parse({"a", "--nope"}).wrong, "unknown option --nope");
   EXPECT_EQ(parse({"a", "--number"}).wrong, "--number needs a value: N");
+  EXPECT_EQ(parse({"a", "--number", ""}).wrong, "--number needs a value: N");
+  EXPECT_EQ(parse({"a", "--text="}).wrong, "--text needs a value: S");
   EXPECT_EQ(parse({"a", "--number", "0"}).wrong, "--number: \"0\" is not an integer of at least 1");
   EXPECT_EQ(parse({"a", "--number", "3x"}).wrong, "--number: \"3x\" is not an integer of at least 1");
   EXPECT_EQ(parse({"a", "--real", "nan"}).wrong, "--real: \"nan\" is not a number of at least 0");

@@ -394,6 +394,10 @@ TEST_F(CommandsTest, VerboseTellsOfRetries) {
   EXPECT_THAT(run(run_values, {path("one.npy")}, also.address()).err, Not(HasSubstr("attempt")));
 }
 
+TEST_F(CommandsTest, HelpHasNoDefaultThatMeansNone) {
+  EXPECT_THAT(run(run_bench, {"--help"}, kNobody).out, Not(HasSubstr("-2562047h")));
+}
+
 TEST_F(CommandsTest, PlanChecksItsWordsFirst) {
   for (const auto& [words, what] : std::vector<std::pair<Words, const char*>>{
            {{}, "--rate must be given, above 0"},

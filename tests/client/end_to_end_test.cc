@@ -323,6 +323,17 @@ TEST(EndToEnd, TlsAndMutualTls) {
     Server server({"--tls-cert", cert, "--tls-key", key});
     EXPECT_TRUE(ask(server.address(), client::TlsOptions::from_files(cert)).ok());
     EXPECT_EQ(ask(server.address(), client::TlsOptions()).code, client::Code::kUnavailable);
+    const auto told = [](std::vector<std::string> words) {
+      words.insert(words.begin(), {SVDCTL_PROGRAM, "info", "--timeout", "30s"});
+      return run(words).err;
+    };
+    EXPECT_THAT(told({"--address", server.address()}), HasSubstr("if it has TLS, give --tls-ca FILE, or --tls"));
+    EXPECT_THAT(told({"--address", server.address(), "--tls"}), HasSubstr("by --tls-ca"));
+    EXPECT_THAT(told({"--address", server.address(), "--tls-ca", cert, "--tls-server-name", "other"}),
+                HasSubstr("has another name"));
+    EXPECT_THAT(told({"--address", server.address(), "--tls-ca", key}), HasSubstr("key.pem has no CERTIFICATE"));
+    Server plain;
+    EXPECT_THAT(told({"--address", plain.address(), "--tls-ca", cert}), HasSubstr(" has no TLS ("));
   }
   {
     Server server({"--tls-cert", cert, "--tls-key", key, "--tls-client-ca", cert});

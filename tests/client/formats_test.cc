@@ -108,7 +108,16 @@ TEST_F(FormatsTest, ErrorsInMatrixMarketNameTheLine) {
       {"%%MatrixMarket matrix coordinate real symmetric\n2 2 2\n1 1 1\n1 2 3\n",
        "line 4: (1, 2) is above the diagonal"},
       {"%%MatrixMarket matrix coordinate complex hermitian\n2 2 1\n1 2 3 4\n", "line 3: (1, 2) is above the diagonal"},
-      {"%%MatrixMarket matrix coordinate real skew-symmetric\n2 2 1\n2 2 1\n", "line 3: (2, 2) is on the diagonal"}};
+      {"%%MatrixMarket matrix coordinate real skew-symmetric\n2 2 1\n2 2 1\n", "line 3: (2, 2) is on the diagonal"},
+      {"%%MatrixMarket matrix coordinate pattern general\n2 2 1\n2 1 5\n",
+       "line 3: has a value, \"5\", which a pattern"},
+      {"%%MatrixMarket matrix coordinate pattern hermitian\n2 2 0\n",
+       "line 1: a hermitian matrix is complex, not pattern"},
+      {"%%MatrixMarket matrix array real hermitian\n1 1\n1\n", "line 1: a hermitian matrix is complex, not real"},
+      {"%%MatrixMarket matrix coordinate pattern skew-symmetric\n2 2 0\n", "line 1: a pattern has no signs"},
+      {"%%MatrixMarket matrix array integer general\n2 1\n-7\n1.5\n", "line 4: \"1.5\" is not an integer"},
+      {"%%MatrixMarket matrix array complex hermitian\n1 1\n1 2\n", "line 3: (1, 1) is on the diagonal of a hermitian"},
+      {"%%MatrixMarket matrix coordinate complex hermitian\n2 2 1\n2 2 1 -1\n", "line 3: (2, 2) is on the diagonal"}};
   for (const auto& [content, why] : all) {
     EXPECT_THAT(error(text("a.mtx", content)), ::testing::StartsWith(path("a.mtx") + ": " + why)) << content;
   }

@@ -2,7 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <future>
+#include <span>
+#include <stdexcept>
 #include <thread>
+#include <vector>
 
 #include "client/cpp/client.h"
 #include "svdserve/v1/svd_service.pb.h"
@@ -165,6 +169,28 @@ TEST(Large, WhatDidNotConvergeHasResults) {
   ASSERT_TRUE(d.ok()) << d.status().to_string();
   EXPECT_EQ(d->report.status, MatrixStatus::kNotConverged);
   EXPECT_TRUE(holds_large(d->values, 1));
+}
+
+TEST(Large, AProgressThatThrowsEndsTheCall) {
+  FakeService service;
+  service.large().chunk_bytes = 3200;
+  Client client(options_for(service));
+  const LargeOptions options{.progress = [](const LargeProgress&) { throw std::runtime_error("enough"); }};
+  const auto a = counting(40 * 40);
+  EXPECT_THROW(client.svd_large<double>(a, 40, 40, MemoryOrder::kRowMajor, options, kCall).status(),
+               std::runtime_error);
+  const LargeMatrix matrix{.data = a.data(), .rows = 40, .cols = 40, .data_type = DataType::kF64};
+  std::vector<double> u(1600), s(40), vh(1600);
+  LargeOutputs out;
+  out.left = std::as_writable_bytes(std::span(u));
+  out.values = std::as_writable_bytes(std::span(s));
+  out.right_adjoint = std::as_writable_bytes(std::span(vh));
+  std::promise<Status> ended;
+  client.decompose_large_async(matrix, out, options, kCall,
+                               [&](Result<LargeReport> r) { ended.set_value(r.status()); });
+  const Status status = ended.get_future().get();
+  EXPECT_EQ(status.code, Code::kAborted);
+  EXPECT_THAT(status.message, ::testing::HasSubstr("options.progress threw: enough"));
 }
 
 TEST(Large, TellsProgressOnTheCallingThread) {

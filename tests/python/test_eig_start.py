@@ -8,6 +8,7 @@ import pytest
 import fake_server
 import svdserve
 from svdserve import MatrixStatus, _proto
+from svdserve._narrow import BF16
 from test_eig import batches, check_eig, residuals  # noqa: F401  # batches is a fixture
 from test_large import either  # noqa: F401  # a fixture
 from test_svd import DTYPES, matrices
@@ -28,6 +29,17 @@ def conditions_of(result):
 
 
 # --- against a server that the test directs -----------------------------------------------------
+
+def test_starting_vectors_of_16_bits_are_converted(either, fake, batches, rng):  # noqa: F811
+    a = matrices(rng, 2, 4, 4, dtype="f4")
+    v0 = (rng.standard_normal((2, 4, 4)).astype("<f4").view("<u4") & 0xFFFF0000).view("<f4")
+    for start in ((v0.view("<u4") >> 16).astype("<u2").view(BF16), v0.astype("<f2")):
+        fake.requests.clear()
+        either.eig(a, start=start)
+        (request,) = fake.requests
+        wide = v0 if start.dtype == BF16 else start.astype("<f4")
+        assert np.array_equal(received(request.matrices), wide.astype("<c8"))
+
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("column_major", [False, True])

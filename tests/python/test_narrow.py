@@ -137,6 +137,7 @@ def test_operands_share_memory():
     (np.zeros((2, 2), np.float16), {}, TypeError, "a: must be int16, but is float16; float16 goes to a client as it is"),
     (np.zeros((2, 2), np.uint16), {"pairs": True}, TypeError, "a: must be int16 or float16, but is uint16"),
     (np.zeros((2, 2), np.int16), {"exponent": 113}, ValueError, "exponent: must be from -126 to 112, but is 113"),
+    (np.zeros((2, 2), np.int16), {"exponent": 1.0}, TypeError, "exponent: must be an integer, but is 1.0"),
     (np.zeros((2, 2), np.int16), {"exponent": -127}, ValueError, "exponent: must be from -126 to 112, but is -127"),
     (np.zeros((2, 2), np.float16), {"exponent": 1, "pairs": True}, ValueError,
      "exponent: is for integers, and must be 0 for float16, but is 1"),

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -22,7 +23,7 @@ using client::Result;
 using client::Status;
 
 struct Head {
-  bool is_coordinate = false, is_complex = false, is_pattern = false;
+  bool is_coordinate = false, is_complex = false, is_pattern = false, is_integer = false;
   enum class Symmetry : uint8_t { kGeneral, kSymmetric, kSkew, kHermitian } symmetry = Symmetry::kGeneral;
   int64_t rows = 0, cols = 0, entries = 0;
 };
@@ -44,7 +45,8 @@ Status read_banner(Lines* lines, Head* head) {
   }
   head->is_complex = field == "complex";
   head->is_pattern = field == "pattern";
-  if (field != "real" && field != "double" && field != "integer" && !head->is_complex && !head->is_pattern) {
+  head->is_integer = field == "integer";
+  if (field != "real" && field != "double" && !head->is_integer && !head->is_complex && !head->is_pattern) {
     return lines->error(absl::StrCat(in_quotes(field), " is not real, complex, integer or pattern"));
   }
   if (head->is_pattern && !head->is_coordinate) return lines->error("an array has no pattern");
@@ -57,6 +59,12 @@ Status read_banner(Lines* lines, Head* head) {
     return lines->error(absl::StrCat(in_quotes(kind), " is not general, symmetric, skew-symmetric or hermitian"));
   }
   head->symmetry = known->second;
+  if (head->symmetry == Symmetry::kHermitian && !head->is_complex) {
+    return lines->error(absl::StrCat("a hermitian matrix is complex, not ", field, ": write symmetric"));
+  }
+  if (head->symmetry == Symmetry::kSkew && head->is_pattern) {
+    return lines->error("a pattern has no signs, so it is not skew-symmetric");
+  }
   return {};
 }
 
@@ -114,6 +122,9 @@ class Filling {
       T x{1};
       if (!head_.is_pattern) {
         if (Status s = read_value(&*line, &x); !s.ok()) return s;
+        if (Status s = check_diagonal(*i, *j, x); !s.ok()) return s;
+      } else if (!trimmed(*line).empty()) {
+        return lines_->error(absl::StrCat("has a value, ", in_quotes(trimmed(*line)), ", which a pattern has not"));
       }
       put(*i - 1, *j - 1, x);
     }
@@ -132,6 +143,7 @@ class Filling {
               absl::StrCat("ends after ", n, " numbers, before that of row ", i + 1, " and column ", j + 1));
         T x{};
         if (Status s = read_value(&*line, &x); !s.ok()) return s;
+        if (Status s = check_diagonal(i + 1, j + 1, x); !s.ok()) return s;
         put(i, j, x);
       }
     }
@@ -144,6 +156,9 @@ class Filling {
     const std::string_view word = take_word(line);
     const auto real = to_number(word);
     if (!real) return lines_->error(absl::StrCat(in_quotes(word), " is not a number"));
+    if (head_.is_integer && word.find_first_not_of("+-0123456789") != std::string_view::npos) {
+      return lines_->error(absl::StrCat(in_quotes(word), " is not an integer"));
+    }
     if constexpr (std::is_same_v<T, double>) {
       *to = *real;
     } else {
@@ -163,6 +178,15 @@ class Filling {
     }
     return lines_->error(absl::StrCat("(", i, ", ", j, ") is above the diagonal: a matrix with a symmetry has the ",
                                       "entries of its lower triangle alone"));
+  }
+  Status check_diagonal(int64_t i, int64_t j, const T& x) const {
+    if constexpr (!std::is_same_v<T, double>) {
+      if (head_.symmetry == Symmetry::kHermitian && i == j && x.imag() != 0) {
+        return lines_->error(absl::StrCat("(", i, ", ", j, ") is on the diagonal of a hermitian matrix, so its ",
+                                          "imaginary part must be 0"));
+      }
+    }
+    return {};
   }
   void put(int64_t i, int64_t j, T x) {
     numbers_[static_cast<size_t>(i * head_.cols + j)] += x;

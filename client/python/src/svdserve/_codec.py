@@ -227,6 +227,8 @@ class Operand:
             vectors = np.asarray(start)
         except ValueError as error:
             raise ValueError(f"start: must be an array of eigenvectors: {error}") from None
+        if narrow := narrow_type(vectors.dtype):
+            vectors = widened(vectors, narrow)
         if vectors.dtype.kind not in "biufc":
             raise TypeError(f"start: array type {vectors.dtype.name} is unsupported in svdserve")
         if vectors.ndim < 2:

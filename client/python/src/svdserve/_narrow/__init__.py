@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 import re
 from typing import Any
 
@@ -87,7 +88,7 @@ def as_operand(a: npt.ArrayLike, exponent: int = 0, *, pairs: bool = False) -> n
         pairs: the last dimension has the real and the imaginary part.
 
     Raises:
-        TypeError: `a` is of another type.
+        TypeError: `a` is of another type, or `exponent` is no integer.
         ValueError: another exponent, or the last dimension is not 2.
     """
     array = np.asarray(a)
@@ -95,6 +96,10 @@ def as_operand(a: npt.ArrayLike, exponent: int = 0, *, pairs: bool = False) -> n
     if not (array.dtype.kind == "i" and array.dtype.itemsize == 2) and not (is_half and pairs):
         hint = "; float16 goes to a client as it is" if is_half else ""
         raise TypeError(f"a: must be int16{' or float16' if pairs else ''}, but is {array.dtype.name}{hint}")
+    try:
+        exponent = operator.index(exponent)
+    except TypeError:
+        raise TypeError(f"exponent: must be an integer, but is {exponent!r}") from None
     if not _LEAST_EXPONENT <= exponent <= _LARGEST_EXPONENT:
         raise ValueError(f"exponent: must be from {_LEAST_EXPONENT} to {_LARGEST_EXPONENT}, but is {exponent}")
     if is_half and exponent:
