@@ -446,8 +446,8 @@ std::vector<Flag> life_flags() {
       duration_flag("drain-timeout", "30s", us, 24 * hour, &C::drain_timeout, kLife,
                     "time after --drain-delay in which requests in flight must end"),
       text_flag(kLife, "checkpoint-dir", "DIRECTORY", "", &C::checkpoint_dir,
-                "directory with files of large matrices, which the clients go on with after a restart of the server. "
-                "It must belong to the server's user alone. Empty: none"),
+                "directory for files of large matrices, which clients go on with after a restart of the server. The "
+                "server makes it. No other user may write to it. Empty: none"),
       auto_bytes_flag("checkpoint-bytes", kMiB, 1024 * kTiB, &C::checkpoint_bytes, kLife,
                       "operands and results in it. A matrix beyond this has no files. auto: as --max-large-bytes"),
       duration_flag("checkpoint-keep", "10m", absl::Milliseconds(1), 24 * hour, &C::checkpoint_keep, kLife,

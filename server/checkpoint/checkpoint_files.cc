@@ -114,6 +114,7 @@ std::string read_parts(int fd, const MutableParts& parts, const std::atomic<bool
 
 CheckpointDirectory CheckpointDirectory::open(const std::string& path, std::string* reason) {
   CheckpointDirectory out;
+  mkdir(path.c_str(), 0700);  // it may be there
   Descriptor directory(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   struct stat about {};
   if (!directory || fstat(directory.get(), &about) != 0) {

@@ -22,8 +22,8 @@ using MutableParts = std::vector<std::span<char>>;
 class CheckpointDirectory {
  public:
   CheckpointDirectory() = default;
-  // Opens a directory that exists and belongs to this user, and locks it against other servers. Where it cannot, the
-  // object is false, and *why says the reason.
+  // Opens a directory of this user, creates it where it is not there, and locks it against other servers. Where it
+  // cannot, the object is false, and *why says the reason.
   static CheckpointDirectory open(const std::string& path, std::string* why);
   explicit operator bool() const { return static_cast<bool>(directory_); }
 

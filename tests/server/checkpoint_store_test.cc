@@ -14,6 +14,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/escaping.h"
@@ -293,7 +294,12 @@ TEST_F(CheckpointStoreTest, ADirectoryIsForOneServerAndOneUser) {
   ASSERT_EQ(chmod(directory_.c_str(), 0755), 0);
   EXPECT_EQ(reopen(), "opened");
   fs::remove_all(directory_);
+  EXPECT_EQ(reopen(), "opened");  // it is made
+  EXPECT_EQ(fs::status(directory_).permissions(), fs::perms::owner_all);
+  fs::remove_all(directory_);
+  const std::string directory = std::exchange(directory_, directory_ + "/below");
   EXPECT_EQ(reopen(), "No such file or directory");
+  directory_ = directory;
   std::ofstream(directory_) << "a file";
   EXPECT_EQ(reopen(), "Not a directory");
 }
