@@ -3,10 +3,13 @@
 import shutil
 import subprocess
 
+import google_crc32c
+import grpc
 import numpy as np
 import pytest
 
 import svdserve
+from svdserve import _proto
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificates")
 RETRY = svdserve.RetryPolicy(max_attempts=1)
@@ -22,8 +25,8 @@ def pki(tmp_path_factory):
 
     new_key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
     openssl("req", "-x509", *new_key, "-days", "2", "-subj", "/CN=test authority", "-keyout", "ca.key", "-out", "ca.pem")
-    for name in ("server", "client"):
-        (folder / f"{name}.ext").write_text("subjectAltName=DNS:svdserve.test\n")
+    for name, host in (("server", "svdserve"), ("client", "svdserve"), ("other", "other")):
+        (folder / f"{name}.ext").write_text(f"subjectAltName=DNS:{host}.test\n")
         openssl("req", *new_key, "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.csr")
         openssl("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial",
                 "-days", "2", "-extfile", f"{name}.ext", "-out", f"{name}.pem")
@@ -50,6 +53,49 @@ def test_mutual_tls(start_server, pki):
         unknown = svdserve.Tls(ca=pki / "ca.pem", server_name="svdserve.test")
         with svdserve.Client(address, tls=unknown, retry=RETRY) as client, pytest.raises(svdserve.Unavailable):
             client.svdvals(np.eye(3), timeout=60)
+
+
+def large_call(address, pki, name, matrix, resume=b""):
+    """DecomposeLarge of a client with this certificate, up to the first progress after commit or, of one that is resumed,
+    to acceptance: the token. Raises grpc.RpcError."""
+    def requests():
+        yield _proto.DecomposeLargeRequest(open=_proto.LargeOpen(
+            data_type=_proto.DATA_TYPES["F64"], memory_order=_proto.MEMORY_ORDERS["ROW_MAJOR"], rows=matrix.shape[0],
+            cols=matrix.shape[1], resume=resume))
+        if not resume:
+            operand = matrix.tobytes()
+            for offset in range(0, len(operand), 1 << 20):
+                request = _proto.DecomposeLargeRequest()
+                request.chunk.offset, request.chunk.data = offset, operand[offset:offset + (1 << 20)]
+                request.chunk.crc32c = google_crc32c.value(request.chunk.data)
+                yield request
+            yield _proto.DecomposeLargeRequest(commit=_proto.LargeCommit())
+
+    credentials = grpc.ssl_channel_credentials(*((pki / file).read_bytes() for file in ("ca.pem", f"{name}.key", f"{name}.pem")))
+    with grpc.secure_channel(address, credentials, [("grpc.ssl_target_name_override", "svdserve.test")]) as channel:
+        method = channel.stream_stream(_proto.DECOMPOSE_LARGE,
+                                       request_serializer=lambda request: request.SerializeToString(),
+                                       response_deserializer=_proto.DecomposeLargeResponse.FromString)
+        token = b""
+        call = method(requests(), timeout=600)
+        for reply in call:
+            token = reply.accepted.resume or token
+            if resume or reply.WhichOneof("step") == "progress":
+                call.cancel()
+                return token
+        raise AssertionError("there was no progress")
+
+
+def test_only_the_same_certificate_goes_on_with_a_matrix(start_server, pki, tmp_path):
+    matrix = np.random.default_rng(1).standard_normal((1200, 600))  # its results fill every window
+    with start_server(f"--tls-cert={pki / 'server.pem'}", f"--tls-key={pki / 'server.key'}",
+                      f"--tls-client-ca={pki / 'ca.pem'}", f"--checkpoint-dir={tmp_path / 'checkpoints'}") as address:
+        token = large_call(address, pki, "client", matrix)
+        assert len(token) == 16
+        with pytest.raises(grpc.RpcError) as refused:
+            large_call(address, pki, "other", matrix, token)
+        assert refused.value.code() == grpc.StatusCode.NOT_FOUND
+        assert large_call(address, pki, "client", matrix, token) == token
 
 
 def test_files_that_are_not_there(pki):
