@@ -62,9 +62,10 @@ def test_a_matrix_whose_server_goes_in_the_upload_waits_for_the_others():
     gone = svdserve.Unavailable("gone")
 
     def failed(servers, **state):
-        stack = Stack([types.SimpleNamespace(bytes=1, accepted=True, **state) for _ in range(3)], 2, servers)
+        stack = Stack([types.SimpleNamespace(bytes=1, accepted=True, is_resumed=False, survives=False, **state)
+                       for _ in range(3)], 2, servers)
         first, second = stack.take(), stack.take()
-        assert not first.may_repeat(gone, 0.5)
+        assert first.pause_after(gone, 0.5, None) is None
         ends = stack.failed(first, gone)
         stack.done(second)
         return ends, stack
@@ -72,7 +73,7 @@ def test_a_matrix_whose_server_goes_in_the_upload_waits_for_the_others():
     ends, stack = failed(2, is_sent=False)
     assert ends and stack.lanes == 1
     again = stack.take()
-    assert again.index == 0 and again.alone and again.may_repeat(gone, 0.5)
+    assert again.index == 0 and again.alone and again.pause_after(gone, 0.5, None) == 0.5
     stack.raise_failure()
     for servers, is_sent in ((1, False), (2, True)):  # the server may be computing it
         ends, stack = failed(servers, is_sent=is_sent)

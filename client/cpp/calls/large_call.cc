@@ -249,7 +249,7 @@ std::optional<std::chrono::nanoseconds> LargeCall::pause_after(const Status& sta
   if (!committed_) token_.clear();
   if (receiver_.accepted()) {
     resumption_.reset();
-    resumed_ += resuming_ ? 1 : 0;
+    ++accepted_;
   }
   if (resuming_ && status.code == Code::kNotFound) {
     core_.log(LogLevel::kInfo, [&] { return "the matrix is sent again: " + status.to_string(); });
@@ -257,7 +257,7 @@ std::optional<std::chrono::nanoseconds> LargeCall::pause_after(const Status& sta
     return std::chrono::nanoseconds(0);
   }
   // A matrix that ends one server after the other is given up, too.
-  if (token_.empty() || policy.max_attempts <= 1 || resumed_ >= policy.max_attempts) {
+  if (!survives_ || policy.max_attempts <= 1 || accepted_ >= policy.max_attempts) {
     return may_repeat(status) ? delay : std::nullopt;
   }
   const auto now = Clock::now();
@@ -271,7 +271,8 @@ std::optional<std::chrono::nanoseconds> LargeCall::pause_after(const Status& sta
     core_.log(LogLevel::kInfo, [&] {
       char text[64];
       std::snprintf(text, sizeof(text),
-                    "the matrix is resumed in %.2f s, after: ", std::chrono::duration<double>(*pause).count());
+                    "the matrix is %s in %.2f s, after: ", token_.empty() ? "sent again" : "resumed",
+                    std::chrono::duration<double>(*pause).count());
       return text + status.to_string();
     });
   }
@@ -370,6 +371,7 @@ void LargeCall::on_read() {
   if (!failure_.ok()) return;
   if (reply_.step == LargeStep::kAccepted) {
     token_ = reply_.resume;
+    survives_ = survives_ || !token_.empty();
     write_next();
   }
   // Ignore the server's upload progress; the client's own count is more recent.

@@ -63,9 +63,9 @@ class LargeCall : public Cancellable {
             const LargeOptions& options, const CallOptions& call);
 
   // Tries again, as the policy says, where the server refused it before it took any of the operand. With several servers
-  // also where one went away before the operand was complete. After that, where the server has given a token, the call
-  // goes on with the matrix. It tries so until its deadline, without one for RetryPolicy::max_server_delay. It sends the
-  // matrix again to a server that does not know the token.
+  // also where one went away before the operand was complete. Where a server has given a token, the call goes on with the
+  // matrix when the server is back. It tries so until its deadline, without one for RetryPolicy::max_server_delay. It
+  // sends the matrix again where the operand was not complete, and to a server that does not know the token.
   Result<LargeReport> run();
   void cancel() override;
 
@@ -102,8 +102,9 @@ class LargeCall : public Cancellable {
   bool resuming_ = false;  // it goes on with the matrix of an earlier one
 
   std::string token_;                        // to go on with the matrix; empty: there is none
+  bool survives_ = false;                    // a server has given a token: matrices outlive it
   std::optional<RetrySchedule> resumption_;  // since a server with the matrix went away
-  int attempts_ = 0, resumed_ = 0;           // begun; by a token, and accepted
+  int attempts_ = 0, accepted_ = 0;          // begun; accepted by a server
 
   std::mutex mutex_;
   std::condition_variable woken_;           // a pause between attempts is over

@@ -112,6 +112,7 @@ class Factor:
         self._begin = time.monotonic()
         self._bytes = operand.large_bytes  # with the starting vectors
         self._token = b""
+        self.survives = False  # a server has given a token: matrices outlive it
         self.is_sent = False  # the whole operand, and commit
         self.restart()
         results = sum(target.nbytes for target in self._targets.values())
@@ -202,6 +203,7 @@ class Factor:
             raise invalid_reply("it accepts the matrix twice")
         self.accepted = True
         self._token = reply.message.resume
+        self.survives = self.survives or bool(self._token)
         if reply.message.chunk_bytes < self._operand.element_type.itemsize:
             raise invalid_reply(f"it allows chunks of {reply.message.chunk_bytes} bytes, less than an element")
         sizes = reply.message.operand_bytes, reply.message.result_bytes

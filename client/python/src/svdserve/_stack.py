@@ -34,8 +34,8 @@ class Job:
     def pause_after(self, error: Error, pause: float | None, left: float | None) -> float | None:
         """Seconds to wait after the error before it is sent again; None: it is not. `pause`: of RetryPolicy alone.
 
-        Beside other lanes it does not wait: it goes back to the stack, and this lane ends. A matrix with a token stays here,
-        and the next attempt goes on with it.
+        Beside other lanes it does not wait: it goes back to the stack, and this lane ends. A matrix that survives its server
+        stays here, and the next attempt goes on with it.
         """
         if self.stop.wanted:
             return None

@@ -18,9 +18,9 @@ _MOST_DOUBLINGS = 30  # of the pause
 
 
 class Resumption:
-    """The attempts to go on with one matrix, by the token that its server gave.
+    """The attempts to go on with one matrix, where its server gave a token.
 
-    They last as long as the call's timeout, without one as long as RetryPolicy.max_server_delay. A matrix that ends one
+    An operand that was not complete is sent again. Attempts last as long as the call's timeout, without one as long as RetryPolicy.max_server_delay. A matrix that ends one
     server after the other is given up after RetryPolicy.max_attempts of them.
     """
 
@@ -29,21 +29,21 @@ class Resumption:
         self._clock = clock
         self._attempts = 0  # since a server with the matrix went away
         self._since = 0.0
-        self._resumed = 0  # servers that went on with it
+        self._accepted = 0  # attempts
 
     def pause(self, factor: Factor, error: Error, left: float | None) -> float | None:
-        """Seconds to wait before another attempt, after one failed; None: there is no token to go on with.
+        """Seconds to wait before another attempt, after one failed; None: the matrix does not survive its server.
 
         0 where the server does not know the token: then the next attempt sends the matrix again. `left`: of the timeout.
         """
         if factor.accepted:
             self._attempts = 0
-            self._resumed += factor.is_resumed
+            self._accepted += 1
         if factor.is_resumed and error.reason == "RESUME_UNKNOWN":
             factor.forget_token()
             _log.info("the matrix is sent again: %s", error)
             return 0.0
-        if not factor.token or self._policy.max_attempts <= 1 or self._resumed >= self._policy.max_attempts:
+        if not factor.survives or self._policy.max_attempts <= 1 or self._accepted >= self._policy.max_attempts:
             return None
         now = self._clock()
         if self._attempts == 0:
@@ -53,5 +53,5 @@ class Resumption:
             left = self._policy.max_server_delay - (now - self._since)
         pause = dataclasses.replace(self._policy, max_attempts=sys.maxsize).pause(error, self._attempts, left)
         if pause is not None:
-            _log.info("the matrix is resumed in %.2f s, after: %s", pause, error)
+            _log.info("the matrix is %s in %.2f s, after: %s", "resumed" if factor.token else "sent again", pause, error)
         return pause
