@@ -20,8 +20,9 @@ _MOST_DOUBLINGS = 30  # of the pause
 class Resumption:
     """The attempts to go on with one matrix, where its server gave a token.
 
-    An operand that was not complete is sent again. Attempts last as long as the call's timeout, without one as long as RetryPolicy.max_server_delay. A matrix that ends one
-    server after the other is given up after RetryPolicy.max_attempts of them.
+    An operand that was not complete is sent again. Attempts last as long as the call's timeout, without one as long as
+    RetryPolicy.max_server_delay. A matrix that ends one server after the other is given up after
+    RetryPolicy.max_attempts of them.
     """
 
     def __init__(self, policy: RetryPolicy, clock: Callable[[], float] = time.monotonic) -> None:
