@@ -244,11 +244,12 @@ TEST_F(CheckpointStoreTest, FilesThatNobodyClaimsMakeRoomTheOldestFirst) {
 
 TEST_F(CheckpointStoreTest, TheOwnerOfMostFilesMakesRoom) {
   const ResumeToken modest = saved("operand", "you").token();
-  const ResumeToken greedy[] = {saved().token(), saved().token(), saved().token(), saved().token()};
-  Checkpoint files;
-  EXPECT_EQ(claim(modest, &files, "you"), Claim::kYes);
-  EXPECT_EQ(claim(greedy[1], &files), Claim::kUnknown);
-  EXPECT_EQ(claim(greedy[2], &files), Claim::kYes);
+  std::vector<ResumeToken> greedy;
+  for (int i = 0; i < 4; ++i) greedy.push_back(saved().token());
+  Checkpoint yours, mine;
+  EXPECT_EQ(claim(modest, &yours, "you"), Claim::kYes);
+  EXPECT_EQ(claim(greedy[1], &mine), Claim::kUnknown);
+  EXPECT_EQ(claim(greedy[2], &mine), Claim::kYes);
 }
 
 TEST_F(CheckpointStoreTest, FilesThatNobodyClaimsGoAfterTheirTime) {
