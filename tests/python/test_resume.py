@@ -21,6 +21,7 @@ import svdserve
 from svdserve._replicas._resumption import Resumption
 
 IS_LONG = os.environ.get("SVDSERVE_TEST_SIZE") == "long"
+FULL = not IS_LONG  # bases that fill every window between the server and the client
 PATIENT = svdserve.RetryPolicy(max_attempts=1000, max_backoff=0.2)  # a start takes long on a busy machine
 
 
@@ -54,13 +55,13 @@ def matrix():
 
 def blocking(address, a, progress, *, retry=PATIENT):
     with svdserve.Client(address, retry=retry) as client:
-        return client.svd(a, progress=progress, timeout=600)
+        return client.svd(a, full_matrices=FULL, progress=progress, timeout=600)
 
 
 def with_asyncio(address, a, progress, *, retry=PATIENT):
     async def call():
         async with svdserve.AsyncClient(address, retry=retry) as client:
-            return await client.svd(a, progress=progress, timeout=600)
+            return await client.svd(a, full_matrices=FULL, progress=progress, timeout=600)
 
     return asyncio.run(call())
 
@@ -89,18 +90,17 @@ class Once:
 @pytest.mark.parametrize("stage", ["compute", "download"])
 def test_a_killed_server_costs_no_upload(survivor, matrix, svd, stage):
     want = svd(survivor.server.address, matrix, None)
-    for _ in range(20):  # on a busy machine all may have been sent before the client hears of it
+    for attempt in range(20):  # on a busy machine all may have been sent before the client hears of it
         kill = Once(lambda s: s == "download" if stage == "download" else s not in ("upload", "download"),
                     survivor.replace)
         assert_same(svd(survivor.server.address, matrix, kill), want)
         assert kill.done
         assert survivor.server.metric("svdserve_factor_received_bytes_total") == 0
         if survivor.server.metric("svdserve_factors_resumed_total") == 1:
-            break
-    else:
-        pytest.fail("the call never went on with its matrix")
-    assert wait_until(lambda: survivor.server.metric("svdserve_checkpoint_bytes") == 0)
-    assert [p.name for p in survivor.checkpoints.iterdir()] == ["lock"]
+            # Files of an attempt whose results had all been sent may still be there.
+            assert wait_until(lambda most=attempt: len(list(survivor.checkpoints.glob("*/request"))) <= most)
+            return
+    pytest.fail("the call never went on with its matrix")
 
 
 @both
@@ -163,7 +163,7 @@ def test_several_matrices_go_on_side_by_side(survivor):
     want = blocking(survivor.server.address, stack, None)
     kill = Once(lambda s: s not in ("upload", "download"), survivor.replace)
     with svdserve.Client(survivor.server.address, retry=PATIENT) as client:
-        assert_same(client.svd(stack, progress=kill, timeout=600), want)
+        assert_same(client.svd(stack, full_matrices=FULL, progress=kill, timeout=600), want)
 
 
 def test_at_random_moments(survivor, matrix):
