@@ -45,7 +45,7 @@ namespace svdserve::server {
 //   6. A matrix that waits in the queue has reserved its operand, and its results where there was room at commit. All
 //      else is reserved by the runner when a device takes it, and goes back when that device fails it.
 //   7. The first progress after commit says that the matrix can be resumed, where a token was given: its operand is on
-//      disk then. Computing does not wait for the disk.
+//      disk then, or the disk did not take it. Computing does not wait for the disk.
 class LargeJob final : public LargeTask, public std::enable_shared_from_this<LargeJob> {
  public:
   // Does what a LargeNext says that no event of the wire has led to. Kept until the call ends.

@@ -75,6 +75,19 @@ class LargeResumeTest : public ::testing::Test {
     EXPECT_TRUE(std::holds_alternative<LargeProgressReport>(*call.write()));
     return accepted.resume;
   }
+  // A call in the middle of its results, which are on disk. Its token.
+  std::string computed() {
+    LargeCall& call = begin();
+    const std::string token = call.upload(4, 2).resume;
+    call.commit();
+    while (!std::holds_alternative<LargeResultChunk>(*call.write())) {
+    }
+    while (!fs::exists(file(token, "results"))) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return token;
+  }
+  fs::path file(const std::string& token, const char* name) const {
+    return fs::path(directory_) / absl::BytesToHexString(token) / name;
+  }
   LargeCall& resume(const std::string& token, int64_t rows = 4) {
     LargeOpen open;
     open.problem = {rows, 2, DType::kF64, Order::kColumnMajor};
@@ -132,13 +145,7 @@ TEST_F(LargeResumeTest, AMatrixSurvivesTheServer) {
 }
 
 TEST_F(LargeResumeTest, ResultsAreNotComputedTwice) {
-  LargeCall& call = begin();
-  const std::string token = call.upload(4, 2).resume;
-  call.commit();
-  while (!std::holds_alternative<LargeResultChunk>(*call.write())) {
-  }
-  const fs::path results = fs::path(directory_) / absl::BytesToHexString(token) / "results";
-  while (!fs::exists(results)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  const std::string token = computed();
   restart();
   clock_.advance(absl::Seconds(5));
   LargeCall& again = resume(token);
@@ -152,15 +159,9 @@ TEST_F(LargeResumeTest, ResultsAreNotComputedTwice) {
 }
 
 TEST_F(LargeResumeTest, DamagedResultsAreComputedAgain) {
-  LargeCall& call = begin();
-  const std::string token = call.upload(4, 2).resume;
-  call.commit();
-  while (!std::holds_alternative<LargeResultChunk>(*call.write())) {
-  }
-  const fs::path results = fs::path(directory_) / absl::BytesToHexString(token) / "results";
-  while (!fs::exists(results)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  const std::string token = computed();
   stop();
-  std::fstream(results, std::ios::in | std::ios::out).put('x');
+  std::fstream(file(token, "results"), std::ios::in | std::ios::out).put('x');
   start();
   EXPECT_EQ(take_all(resume(token)).results, (std::vector<int>{6, 7, 8}));
   EXPECT_EQ(controls_->begun(), 1);
@@ -169,7 +170,7 @@ TEST_F(LargeResumeTest, DamagedResultsAreComputedAgain) {
 TEST_F(LargeResumeTest, ADamagedOperandIsUnknown) {
   const std::string token = committed();
   stop();
-  std::fstream(fs::path(directory_) / absl::BytesToHexString(token) / "operand", std::ios::in | std::ios::out).put('x');
+  std::fstream(file(token, "operand"), std::ios::in | std::ios::out).put('x');
   start();
   LargeCall& call = resume(token);
   take_all(call);
