@@ -6,6 +6,7 @@
 // computes for itself all that an algorithm computes outside of these. team.for_each_line() is for_each() whose calls
 // are loops themselves: a CPU does not unroll it. A team of teams has team.for_each_team(n, f), too: it runs
 // f(part, 0) .. f(part, n - 1) in any order, each by one of its parts, which is a team, and ends as for_each() does.
+// team.for_each_team(n, f, m, g) runs g(part, 0) .. g(part, m - 1), too, by parts that have no f where there are some.
 //
 //   Alone                  one lane, in order: a CPU pack or a GPU thread with the whole matrix
 //   WarpTeam<kThreads>     that many threads of a warp (backends/cuda/device/teams.h)
@@ -21,7 +22,7 @@
 //   any(b)                 whether b holds for any thread; waits as sync()
 //   any_of_warp(b)         for any thread of the warp
 //   from_lane(x, lane)     x of that thread of the warp
-//   exchanged(x, distance)  x of the thread of the warp whose number differs in this power of two
+//   exchanged(x, distance)  x of the thread of the warp whose number differs in the bits of `distance`
 //
 // Threads of a warp take the same way to from_lane(), exchanged() and any_of_warp(), all of them to the others. The bits depend on how
 // an algorithm deals its numbers to threads, since it adds what they have.
@@ -59,6 +60,11 @@ struct Alone {
   template <class F>
   SVD_HD void for_each_team(int n, F f) const {
     for (int i = 0; i < n; ++i) f(*this, i);
+  }
+  template <class F, class G>
+  SVD_HD void for_each_team(int n, F f, int m, G g) const {
+    for_each_team(n, f);
+    for_each_team(m, g);
   }
   SVD_HD void sync() const {}
   template <class Mask>

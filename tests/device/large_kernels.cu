@@ -144,6 +144,64 @@ void check_gram(const Case<E, K>& c) {
   expect("Gram matrix", element_name<E>(), K, c.width, c.rows, error, 1e-13);
 }
 
+// W of true columns, from W - I of scaled ones and the exponents before and after.
+template <class E, int K>
+std::vector<E> true_rotations(const E* less_identity, const std::vector<int>& before, const std::vector<int>& after) {
+  std::vector<E> w(less_identity, less_identity + K * K);
+  for (int j = 0; j < K; ++j) {
+    w[j * K + j] = plus_product(w[j * K + j], from_real<E>(1), from_real<E>(1));
+    for (int i = 0; i < K; ++i) w[j * K + i] = times_real(w[j * K + i], std::ldexp(1.0, after[j] - before[i]));
+  }
+  return w;
+}
+
+// W^H A W, column-major; A by rows.
+template <class E, int K, class F>
+std::vector<E> transformed(const std::vector<E>& w, F a) {
+  std::vector<E> aw(K * K, from_real<E>(0)), result = aw;
+  for (int j = 0; j < K; ++j) {
+    for (int r = 0; r < K; ++r) {
+      for (int i = 0; i < K; ++i) aw[j * K + i] = plus_product(aw[j * K + i], a(i, r), w[j * K + r]);
+    }
+    for (int i = 0; i < K; ++i) {
+      for (int r = 0; r < K; ++r) {
+        result[j * K + i] = plus_product(result[j * K + i], conjugate(w[i * K + r]), aw[j * K + r]);
+      }
+    }
+  }
+  return result;
+}
+
+// The largest entry of W^H J W - J.
+template <class E, int K>
+double distance_from_unitary(const std::vector<E>& w, const std::vector<int8_t>& signs) {
+  const std::vector<E> j_of_w =
+      transformed<E, K>(w, [&](int i, int j) { return from_real<E>(i == j ? static_cast<double>(signs[i]) : 0); });
+  double error = 0;
+  for (int j = 0; j < K; ++j) {
+    for (int i = 0; i < K; ++i) {
+      error = worse(error, distance(j_of_w[j * K + i], from_real<E>(i == j ? static_cast<double>(signs[i]) : 0)));
+    }
+  }
+  return error;
+}
+
+// The root of the sum of squares of the cosines that W leaves between columns whose Gram matrix is h.
+template <class E, int K>
+double cosines_left(const std::vector<E>& w, const E* h, const std::vector<int>& f) {
+  const std::vector<E> left =
+      transformed<E, K>(w, [&](int i, int j) { return times_real(h[i * K + j], std::ldexp(1.0, f[i] + f[j])); });
+  double sum = 0;
+  for (int j = 0; j < K; ++j) {
+    for (int i = 0; i < j; ++i) {
+      const double norms = real_part(left[i * K + i]) * real_part(left[j * K + j]);
+      if (norms > 0) sum += squared_modulus(left[j * K + i]) / norms;
+    }
+  }
+  return std::sqrt(sum);
+}
+
+// Angles are rough, and differently so on host and device. So W is held to what it is for.
 template <class E, int K>
 void check_inner(const Case<E, K>& c, bool shared_w, int64_t positive, int32_t smallest = large::kZeroColumn) {
   std::vector<E> h;
@@ -182,7 +240,7 @@ void check_inner(const Case<E, K>& c, bool shared_w, int64_t positive, int32_t s
   const std::vector<E> got = w.fetch();
   const std::vector<int32_t> f_after = exponents.fetch();
 
-  double error = 0;
+  double error = 0, difference = 0;
   int64_t rotations = 0;
   for (int p = 0; p < 2; ++p) {
     std::vector<E> packed(PackedGram<E>::size(K)), own_w(K * K);
@@ -208,8 +266,14 @@ void check_inner(const Case<E, K>& c, bool shared_w, int64_t positive, int32_t s
                            columns.data(),
                            1e-30,
                            1};
+    const std::vector<int> before = own_f;
     rotations += gram_jacobi(scalar::Alone(), work).rotations;
-    for (int e = 0; e < K * K; ++e) error = worse(error, distance(got[p * K * K + e], own_w[e]));
+    const std::vector<E> w_of_device = true_rotations<E, K>(&got[p * K * K], before, own_f);
+    const std::vector<E> w_of_host = true_rotations<E, K>(own_w.data(), before, own_f);
+    error = worse(error, distance_from_unitary<E, K>(w_of_device, signs));
+    const double expected_cosines = cosines_left<E, K>(w_of_host, &h[p * K * K], before);
+    difference =
+        worse(difference, std::fabs(cosines_left<E, K>(w_of_device, &h[p * K * K], before) - expected_cosines));
     for (int i = 0; i < K; ++i) {
       const int64_t column = c.column(c.pairs[p], i);
       const int32_t expected = own_f[i] < smallest ? large::kZeroColumn : own_f[i];
@@ -218,11 +282,12 @@ void check_inner(const Case<E, K>& c, bool shared_w, int64_t positive, int32_t s
   }
   const auto counted = static_cast<int64_t>(counts.fetch()[0].rotations);
   error = worse(error, counted == rotations ? 0 : 1);
-  expect(smallest > large::kZeroColumn ? "vanishing columns"
-         : positive < c.cols           ? "hyperbolic rotations"
-         : shared_w                    ? "rotations"
-                                       : "rotations, W outside",
-         element_name<E>(), K, c.width, c.rows, error, 1e-10);
+  const char* const name = smallest > large::kZeroColumn ? "vanishing columns"
+                           : positive < c.cols           ? "hyperbolic rotations"
+                           : shared_w                    ? "rotations"
+                                                         : "rotations, W outside";
+  expect(name, element_name<E>(), K, c.width, c.rows, error, 1e-11);
+  expect("  cosines beside a host's", element_name<E>(), K, c.width, c.rows, difference, 1e-4);
 }
 
 template <class E, int K>

@@ -12,7 +12,9 @@
 #include <utility>
 #include <vector>
 
+#include "engine/algorithms/blocks/gram_group_in_registers.h"
 #include "engine/core/team.h"
+#include "tests/support/numerics/fiber_block.h"
 #include "tests/support/numerics/random.h"
 #include "tests/support/numerics/shuffled_team.h"
 
@@ -22,6 +24,42 @@ namespace {
 using numerics::Random;
 using numerics::ShuffledTeam;
 using scalar::Alone;
+
+// A block whose teams are warps, of fibers in a random order: it sweeps groups in registers, as a GPU does.
+class FiberWarps {
+ public:
+  explicit FiberWarps(uint64_t seed) : seed_(seed) {}
+  template <class F>
+  void for_each(int first, int last, F f) const {
+    Alone().for_each(first, last, f);
+  }
+  template <class F>
+  void for_each_team(int n, F f) const {
+    for (int i = 0; i < n; ++i) f(*this, i);
+  }
+  template <class F, class G>
+  void for_each_team(int n, F f, int m, G g) const {
+    for_each_team(n, f);
+    for_each_team(m, g);
+  }
+  template <class F>
+  void once(F f) const {
+    f();
+  }
+  void sync() const {}
+  template <class F>
+  void run_warp(F f) const {
+    numerics::FiberBlock(32, ++seed_).run(f);
+  }
+
+ private:
+  mutable uint64_t seed_;
+};
+template <class E>
+void sweep_group(const FiberWarps& warps, const GramSuperstep& step, int g, const GramWork<E>& work) {
+  using Thread = numerics::FiberBlock::Thread;
+  warps.run_warp([&](Thread thread) { GroupInRegisters<Thread, E>(thread, step, g, work).sweep(); });
+}
 
 double modulus(double x) { return std::fabs(x); }
 double modulus(Complex x) { return std::hypot(x.re, x.im); }
@@ -224,6 +262,31 @@ TYPED_TEST(GramJacobi, OneSweepIsNotTheEnd) {
   EXPECT_NEAR(std::sqrt(outcome.cosine2), before, 1e-14);
   EXPECT_EQ(outcome.rotations, 64 * 63 / 2);
   EXPECT_GT(pair.largest_cosine(), 1e-8);
+}
+
+// Threads that keep a group in registers, and one that has it in memory. With signs, and with exponents in no order.
+TYPED_TEST(GramJacobi, AGroupInRegistersHasTheSameBits) {
+  for (const int k : {64, 128}) {
+    for (const bool hyperbolic : {false, true}) {
+      Pair<TypeParam> alone(k, k + 9);
+      alone.randomize(9);
+      for (int j = 0; j < k; ++j) alone.exponents[static_cast<size_t>(j)] = j * 37 % 11;
+      for (int i = 0; i < alone.rows; ++i) alone.at(i, 5) = alone.at(i, 50);
+      if (hyperbolic) std::fill(alone.signs.begin() + k / 3, alone.signs.end(), int8_t{-1});
+      Pair<TypeParam> fibers = alone;
+      // At the second tolerance some groups have nothing to rotate.
+      for (const double tolerance : {1e-15, 1e-3}) {
+        const GramOutcome expected = alone.orthogonalize(Alone(), tolerance, 1);
+        const GramOutcome outcome = fibers.orthogonalize(FiberWarps(10), tolerance, 1);
+        EXPECT_EQ(std::memcmp(alone.w.data(), fibers.w.data(), alone.w.size() * sizeof(TypeParam)), 0);
+        EXPECT_EQ(std::memcmp(alone.h.data(), fibers.h.data(), alone.h.size() * sizeof(TypeParam)), 0);
+        EXPECT_EQ(alone.exponents, fibers.exponents);
+        EXPECT_EQ(expected.rotations, outcome.rotations);
+        EXPECT_EQ(expected.proper_rotations, outcome.proper_rotations);
+        EXPECT_EQ(expected.lost, outcome.lost);
+      }
+    }
+  }
 }
 
 TYPED_TEST(GramJacobi, TheOrderOfAPhaseChangesNoBit) {

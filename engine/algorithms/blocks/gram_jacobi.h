@@ -98,33 +98,32 @@ struct PackedGram {
   E* data;
 
   static SVD_HD constexpr int size(int k) { return k * (k + 1) / 2; }
-  SVD_HD E get(int i, int j) const { return i >= j ? data[at(i, j)] : conjugate(data[at(j, i)]); }
-  SVD_HD void set(int i, int j, E x) const {
-    if (i >= j) {
-      data[at(i, j)] = x;
-    } else {
-      data[at(j, i)] = conjugate(x);
-    }
+  SVD_HD E get(int i, int j) const {
+    const E x = data[i >= j ? at(i, j) : at(j, i)];
+    return i >= j ? x : conjugate(x);
   }
+  SVD_HD void set(int i, int j, E x) const { data[i >= j ? at(i, j) : at(j, i)] = i >= j ? x : conjugate(x); }
   static SVD_HD constexpr int at(int i, int j) { return i * (i + 1) / 2 + j; }
 };
 
-// The state of one group, column-major: its part of H, Q - I for what was done to its columns, a p-step's rotations.
+// A group's part of a superstep: Q - I for what was done to its columns, column-major. Two of them, in
+// turns: one superstep's are still applied to W when the next one's are found.
 template <class E>
 struct GramGroup {
   static constexpr int n = kJacobiGroup;
-  E h[n * n], q[n * n];
-  E rotation[n / 2][4];       // pp, pq, qp, qq of J - I
-  double diagonal[n / 2][2];  // alpha, beta
+  E q[2][n * n];
+  RotatedColumn<E> rotation[n];  // of a p-step, the columns of J - I
+  double norm2[n];               // of the columns after it
   int exponent[n];
+  int turned[2];                                   // 0: Q is I
   int rotated[n / 2], proper[n / 2], lost[n / 2];  // since gram_jacobi() began
-  int turned;                                      // in this superstep
 };
 
 // A superstep as it is worked with: its columns from a table, group by group.
 struct GramSuperstep {
   const uint8_t* columns;
   uint32_t steps;
+  int turn;  // 0 or 1: which of the groups' Q are its own
 
   SVD_HD int column(int g, int i) const { return columns[kJacobiGroup * g + i]; }
 };
@@ -166,163 +165,199 @@ SVD_HD PairSigns signs_of(const GramWork<E>& work, int p, int q) {
   return pair_signs(work.signs[p] > 0, work.signs[q] > 0);
 }
 
-// z + (x a + y b)
+// z + (z a + y b), which rounds z once. It keeps the digits of what is small beside z.
 template <class E>
-SVD_HD E added(E z, E x, E a, E y, E b) {
-  const E sum = plus_product(plus_product(from_real<E>(0), x, a), y, b);
+SVD_HD E rotated(E z, E y, RotatedColumn<E> by) {
+  const E sum = plus_product(plus_product(from_real<E>(0), z, by.own), y, by.other);
+  return plus_product(z, sum, from_real<E>(1));
+}
+// (z + z a) + y b, which is sooner known: rotations wait for H, of which the next p-step of blocks begins anew.
+template <class E>
+SVD_HD E soon_rotated(E z, E y, RotatedColumn<E> by) {
+  return plus_product(plus_product(z, z, by.own), y, by.other);
+}
+// The entry z of Q - I in row i and column c, with y, that of column `other`.
+template <class E>
+SVD_HD E rotated_less_identity(E z, E y, RotatedColumn<E> by, int i, int c, int other) {
+  const E of_identity = i == c ? by.own : i == other ? by.other : from_real<E>(0);
+  const E sum = plus_product(plus_product(of_identity, z, by.own), y, by.other);
   return plus_product(z, sum, from_real<E>(1));
 }
 
-// Whether f(i) is true for some i < n; all are run, in any order. (A team of threads has its own.)
-template <class Team, class F>
-SVD_HD bool any_of(const Team& team, int n, F f) {
+// The rotations of p-step v: H := J^H H J, Q := Q + Q (J - I).
+template <class E>
+SVD_HD void apply_rotations(const GramGroup<E>& s, int v, E* h, E* q) {
+  constexpr int n = kJacobiGroup;
+  const auto conjugated = [&](int i) {
+    return RotatedColumn<E>{conjugate(s.rotation[i].own), conjugate(s.rotation[i].other)};
+  };
+  for (int j = 0; j < n; ++j) {
+    for (int i = 0; i < n; ++i) {
+      if (i > (i ^ v)) continue;
+      const E x = h[j * n + i], y = h[j * n + (i ^ v)];
+      h[j * n + i] = soon_rotated(x, y, conjugated(i));
+      h[j * n + (i ^ v)] = soon_rotated(y, x, conjugated(i ^ v));
+    }
+  }
+  for (int j = 0; j < n; ++j) {
+    const int other = j ^ v;
+    if (j > other) continue;
+    for (int i = 0; i < n; ++i) {
+      const E x = h[j * n + i], y = h[other * n + i], x_of_q = q[j * n + i], y_of_q = q[other * n + i];
+      h[j * n + i] = i == j ? from_real<E>(s.norm2[j]) : soon_rotated(x, y, s.rotation[j]);
+      h[other * n + i] = i == other ? from_real<E>(s.norm2[other]) : soon_rotated(y, x, s.rotation[other]);
+      q[j * n + i] = rotated_less_identity(x_of_q, y_of_q, s.rotation[j], i, j, other);
+      q[other * n + i] = rotated_less_identity(y_of_q, x_of_q, s.rotation[other], i, other, j);
+    }
+  }
+}
+
+// The rotations of p-step v of group g, each of pair number m. Returns whether there is one.
+template <class E>
+SVD_HD bool find_rotations(const GramSuperstep& step, int g, int v, const E* h, const GramWork<E>& work) {
+  constexpr int n = kJacobiGroup;
+  GramGroup<E>& s = work.groups[g];
   bool any = false;
-  team.for_each(0, n, [&](int i) { any |= f(i); });
+  for (int m = 0; m < n / 2; ++m) {
+    const int p = group_pivot(v, m), q = p ^ v;
+    const double alpha = real_part(h[p * n + p]), beta = real_part(h[q * n + q]);
+    const E gamma = h[q * n + p];
+    const bool needed = needs_rotation(alpha, beta, squared_modulus(gamma), work.tolerance2);
+    const PairSigns signs = signs_of(work, step.column(g, p), step.column(g, q));
+    const GramRotation<E> r = gram_rotation(alpha, beta, gamma, s.exponent[p], s.exponent[q], signs, needed);
+    s.rotation[p] = r.p;
+    s.rotation[q] = r.q;
+    s.norm2[p] = r.alpha;
+    s.norm2[q] = r.beta;
+    if (r.swapped) exchange(s.exponent[p], s.exponent[q]);
+    if (!needed) continue;
+    ++s.rotated[m];
+    s.proper[m] += r.proper ? 1 : 0;
+    s.lost[m] |= r.lost ? 1 : 0;
+    any = true;
+  }
   return any;
 }
 
-// Sweeps group g, the p-steps of `step`.
-template <class Team, class E>
-SVD_HD void sweep_group(const Team& team, const GramSuperstep& step, int g, const GramWork<E>& work) {
+// Sweeps group g, the p-steps of `step`. (A team that is a warp has its own: gram_group_in_registers.h.)
+template <class E>
+SVD_HD void sweep_group_alone(const GramSuperstep& step, int g, const GramWork<E>& work) {
   constexpr int n = kJacobiGroup;
   GramGroup<E>& s = work.groups[g];
-  team.for_each(0, n * n, [&](int e) {
-    const int i = e % n, j = e / n;
-    s.h[e] = work.h.get(step.column(g, i), step.column(g, j));
-    s.q[e] = from_real<E>(0);
-    if (j == 0) s.exponent[i] = work.exponents[step.column(g, i)];
-  });
-  bool turned = any_of(team, n * n, [&](int e) {
-    const int i = e % n, j = e / n;
-    return (step.steps >> (i ^ j) & 1) != 0 && needs_rotation(real_part(s.h[i * n + i]), real_part(s.h[j * n + j]),
-                                                              squared_modulus(s.h[e]), work.tolerance2);
-  });
-  team.for_each(0, 1, [&](int) { s.turned = turned ? 1 : 0; });
+  E h[n * n];
+  E* const q = s.q[step.turn];
+  for (int j = 0; j < n; ++j) {
+    for (int i = 0; i < n; ++i) {
+      h[j * n + i] = work.h.get(step.column(g, i), step.column(g, j));
+      q[j * n + i] = from_real<E>(0);
+    }
+    s.exponent[j] = work.exponents[step.column(g, j)];
+  }
+  bool turned = false;
+  for (int j = 0; j < n; ++j) {
+    for (int i = 0; i < n; ++i) {
+      turned |= (step.steps >> (i ^ j) & 1) != 0 && needs_rotation(real_part(h[i * n + i]), real_part(h[j * n + j]),
+                                                                   squared_modulus(h[j * n + i]), work.tolerance2);
+    }
+  }
+  s.turned[step.turn] = turned ? 1 : 0;
   if (!turned) return;
   for (int v = 1; v < n; ++v) {
-    if ((step.steps >> v & 1) == 0) continue;
-    // The rotation of each pair.
-    turned = any_of(team, n / 2, [&](int m) {
-      const int p = group_pivot(v, m), q = p ^ v;
-      const GramRotation<E> r =
-          gram_rotation(real_part(s.h[p * n + p]), real_part(s.h[q * n + q]), s.h[q * n + p], s.exponent[p],
-                        s.exponent[q], signs_of(work, step.column(g, p), step.column(g, q)), work.tolerance2);
-      s.rotation[m][0] = r.pp;
-      s.rotation[m][1] = r.pq;
-      s.rotation[m][2] = r.qp;
-      s.rotation[m][3] = r.qq;
-      s.diagonal[m][0] = r.alpha;
-      s.diagonal[m][1] = r.beta;
-      if (r.swapped) exchange(s.exponent[p], s.exponent[q]);
-      s.rotated[m] += r.rotated ? 1 : 0;
-      s.proper[m] += r.proper ? 1 : 0;
-      s.lost[m] |= r.lost ? 1 : 0;
-      return r.rotated;
-    });
-    if (!turned) continue;
-    // Q := Q + Q (J - I), a row of a pair each; H := J^H H J in the same way, 2 x 2 blocks, row pair a and column pair
-    // b.
-    team.for_each(0, n * n / 2, [&](int e) {
-      const int a = e / 4 % 4, b = e % 4, row = e / 4;
-      const int p = group_pivot(v, b), q = p ^ v;
-      const E pp = s.rotation[b][0], pq = s.rotation[b][1], qp = s.rotation[b][2], qq = s.rotation[b][3];
-      const E x = s.q[p * n + row], y = s.q[q * n + row];
-      const E x1 = row == p ? plus_product(x, from_real<E>(1), from_real<E>(1)) : x;
-      const E y1 = row == q ? plus_product(y, from_real<E>(1), from_real<E>(1)) : y;
-      if (e < n * n / 4) {
-        const int i = group_pivot(v, a), j = i ^ v;
-        const E ip = s.h[p * n + i], iq = s.h[q * n + i], jp = s.h[p * n + j], jq = s.h[q * n + j];
-        const E ii = conjugate(s.rotation[a][0]), ij = conjugate(s.rotation[a][1]);
-        const E ji = conjugate(s.rotation[a][2]), jj = conjugate(s.rotation[a][3]);
-        const E up = added(ip, ii, ip, ji, jp);
-        const E uq = added(iq, ii, iq, ji, jq);
-        const E lp = added(jp, ij, ip, jj, jp);
-        const E lq = added(jq, ij, iq, jj, jq);
-        const bool own = a == b;
-        s.h[p * n + i] = own ? from_real<E>(s.diagonal[a][0]) : added(up, up, pp, uq, qp);
-        s.h[q * n + j] = own ? from_real<E>(s.diagonal[a][1]) : added(lq, lp, pq, lq, qq);
-        s.h[q * n + i] = added(uq, up, pq, uq, qq);
-        s.h[p * n + j] = added(lp, lp, pp, lq, qp);
-      }
-      s.q[p * n + row] = added(x, x1, pp, y1, qp);
-      s.q[q * n + row] = added(y, x1, pq, y1, qq);
-    });
+    if ((step.steps >> v & 1) != 0 && find_rotations(step, g, v, h, work)) apply_rotations(s, v, h, q);
   }
-  team.for_each(0, n * n, [&](int e) {
-    const int i = e % n, j = e / n;
-    if (i >= j) work.h.set(step.column(g, i), step.column(g, j), s.h[e]);
-    if (j == 0) work.exponents[step.column(g, i)] = s.exponent[i];
-  });
+  for (int j = 0; j < n; ++j) {
+    for (int i = j; i < n; ++i) work.h.set(step.column(g, i), step.column(g, j), h[j * n + i]);
+    work.exponents[step.column(g, j)] = s.exponent[j];
+  }
+}
+template <class Team, class E>
+SVD_HD void sweep_group(const Team& team, const GramSuperstep& step, int g, const GramWork<E>& work) {
+  team.once([&] { sweep_group_alone(step, g, work); });
 }
 
 // --- the rest of the matrix ---------------------------------------------------------------------------------------
 
-// H_ab := Q_a^H H_ab Q_b: the rows of group a, the columns of group b. (A team with matrix units has its own.)
-template <class Team, class E>
-SVD_HD void transform_gram_tile(const Team& team, const GramSuperstep& step, int a, int b, const GramWork<E>& work) {
+// The part of H with the rows of group a and the columns of group b < a.
+struct GramTile {
+  int a, b;
+
+  // Number t of the `groups` (groups - 1) / 2, groups = 2^bits: rows a and groups - a have `groups` tiles together.
+  static SVD_HD GramTile at(int t, int bits) {
+    const int a = (t >> bits) + 1, b = t & ((1 << bits) - 1);
+    return b < a ? GramTile{a, b} : GramTile{(1 << bits) - a, b - a};
+  }
+};
+
+// H_ab := Q_a^H H_ab Q_b.
+template <class E>
+SVD_HD void transform_gram_tile(const GramSuperstep& step, GramTile tile, const GramWork<E>& work) {
   constexpr int n = kJacobiGroup;
-  const E* const qa = work.groups[a].q;
-  const E* const qb = work.groups[b].q;
+  const E* const qa = work.groups[tile.a].q[step.turn];
+  const E* const qb = work.groups[tile.b].q[step.turn];
+  E t[n * n];
+  for (int j = 0; j < n; ++j) {
+    for (int i = 0; i < n; ++i) {
+      E sum = from_real<E>(0);
+      for (int r = 0; r < n; ++r) {
+        sum = plus_product(sum, conjugate(qa[i * n + r]), work.h.get(step.column(tile.a, r), step.column(tile.b, j)));
+      }
+      t[j * n + i] = plus_product(work.h.get(step.column(tile.a, i), step.column(tile.b, j)), sum, from_real<E>(1));
+    }
+  }
+  for (int j = 0; j < n; ++j) {
+    for (int i = 0; i < n; ++i) {
+      E sum = from_real<E>(0);
+      for (int r = 0; r < n; ++r) sum = plus_product(sum, t[r * n + i], qb[j * n + r]);
+      work.h.set(step.column(tile.a, i), step.column(tile.b, j), plus_product(t[j * n + i], sum, from_real<E>(1)));
+    }
+  }
+}
+// Two of them, which do not wait for each other. (A team with matrix units has its own.)
+template <class Team, class E>
+SVD_HD void transform_gram_tiles(const Team& team, const GramSuperstep& step, GramTile first, GramTile second,
+                                 const GramWork<E>& work) {
   team.once([&] {
-    E t[n * n];
-    for (int j = 0; j < n; ++j) {
-      for (int i = 0; i < n; ++i) {
-        E sum = from_real<E>(0);
-        for (int r = 0; r < n; ++r) {
-          sum = plus_product(sum, conjugate(qa[i * n + r]), work.h.get(step.column(a, r), step.column(b, j)));
-        }
-        t[j * n + i] = plus_product(work.h.get(step.column(a, i), step.column(b, j)), sum, from_real<E>(1));
-      }
-    }
-    for (int j = 0; j < n; ++j) {
-      for (int i = 0; i < n; ++i) {
-        E sum = from_real<E>(0);
-        for (int r = 0; r < n; ++r) sum = plus_product(sum, t[r * n + i], qb[j * n + r]);
-        work.h.set(step.column(a, i), step.column(b, j), plus_product(t[j * n + i], sum, from_real<E>(1)));
-      }
-    }
+    transform_gram_tile(step, first, work);
+    transform_gram_tile(step, second, work);
   });
 }
 
-// W := W + W (Q_b - I), W kept as W - I: rows 8 tile .. 8 tile + 7, the columns of group b.
+// W := W + W (Q_b - I), W kept as W - I: the columns of group b. (A team with matrix units has its own.)
 template <class Team, class E>
-SVD_HD void transform_rotations(const Team& team, const GramSuperstep& step, int tile, int b, const GramWork<E>& work) {
+SVD_HD void transform_rotations(const Team& team, const GramSuperstep& step, int b, const GramWork<E>& work) {
   constexpr int n = kJacobiGroup;
-  const E* const q = work.groups[b].q;
-  team.for_each(0, n, [&](int i) {
+  const E* const q = work.groups[b].q[step.turn];
+  team.for_each(0, work.k, [&](int i) {
     E row[n], row1[n];
     for (int r = 0; r < n; ++r) {
       const int column = step.column(b, r);
-      row[r] = work.w[column * work.w_ld + n * tile + i];
-      row1[r] = plus_product(row[r], from_real<E>(column == n * tile + i ? 1 : 0), from_real<E>(1));
+      row[r] = work.w[column * work.w_ld + i];
+      row1[r] = plus_product(row[r], from_real<E>(column == i ? 1 : 0), from_real<E>(1));
     }
     for (int j = 0; j < n; ++j) {
       E sum = from_real<E>(0);
       for (int r = 0; r < n; ++r) sum = plus_product(sum, row1[r], q[j * n + r]);
-      work.w[step.column(b, j) * work.w_ld + n * tile + i] = plus_product(row[j], sum, from_real<E>(1));
+      work.w[step.column(b, j) * work.w_ld + i] = plus_product(row[j], sum, from_real<E>(1));
     }
   });
 }
 
-// Applies what superstep `step` did to its groups to everything else.
+// Applies what superstep `step` did to its groups to the rest of H.
 template <class Block, class E>
-SVD_HD void transform_rest(const Block& block, const GramSuperstep& step, const GramWork<E>& work) {
-  const int groups = work.k / kJacobiGroup, tiles = groups * (groups - 1) / 2;
-  const int bits = JacobiSuperstep::highest_bit(groups);
-  block.for_each_team(tiles + groups * groups, [&](const auto& team, int t) {
-    if (t >= tiles) {
-      const int b = (t - tiles) >> bits;
-      if (work.groups[b].turned != 0) transform_rotations(team, step, (t - tiles) & (groups - 1), b, work);
-      return;
-    }
-    // Rows a and groups - a of the triangle of groups have `groups` tiles together.
-    int a = (t >> bits) + 1, b = t & (groups - 1);
-    if (b >= a) {
-      b -= a;
-      a = groups - a;
-    }
-    if ((work.groups[a].turned | work.groups[b].turned) != 0) transform_gram_tile(team, step, a, b, work);
+SVD_HD void transform_gram(const Block& block, const GramSuperstep& step, const GramWork<E>& work) {
+  const int groups = work.k / kJacobiGroup, bits = JacobiSuperstep::highest_bit(groups);
+  block.for_each_team(groups * (groups - 1) / 4, [&](const auto& team, int t) {
+    const GramTile first = GramTile::at(2 * t, bits), second = GramTile::at(2 * t + 1, bits);
+    const auto turned = [&](GramTile tile) {
+      return work.groups[tile.a].turned[step.turn] | work.groups[tile.b].turned[step.turn];
+    };
+    if ((turned(first) | turned(second)) != 0) transform_gram_tiles(team, step, first, second, work);
   });
+}
+// The same for the columns of W that are those of group g.
+template <class Team, class E>
+SVD_HD void rotate_columns(const Team& team, const GramSuperstep& step, int g, const GramWork<E>& work) {
+  if (work.groups[g].turned[step.turn] != 0) transform_rotations(team, step, g, work);
 }
 
 // --- the whole ----------------------------------------------------------------------------------------------------
@@ -398,11 +433,17 @@ SVD_HD GramOutcome gram_jacobi(const Block& block, const GramWork<E>& work) {
     work.groups[e / 4].lost[e % 4] = 0;
   });
   for (int sweep = 0; sweep < work.sweeps; ++sweep) {
+    GramSuperstep step{work.columns, 0, 1};
     for (int s = 0; s < jacobi_supersteps(k); ++s) {
-      const GramSuperstep step{work.columns + s * k, jacobi_superstep(k, s).steps};
-      block.for_each_team(groups, [&](const auto& team, int g) { sweep_group(team, step, g, work); });
-      transform_rest(block, step, work);
+      // W waits for nobody, and nobody for W: it takes a superstep's rotations while the next one finds its own.
+      const GramSuperstep before = step;
+      step = {work.columns + s * k, jacobi_superstep(k, s).steps, s % 2};
+      block.for_each_team(
+          groups, [&](const auto& team, int g) { sweep_group(team, step, g, work); },  //
+          s > 0 ? groups : 0, [&](const auto& team, int g) { rotate_columns(team, before, g, work); });
+      transform_gram(block, step, work);
     }
+    block.for_each_team(groups, [&](const auto& team, int g) { rotate_columns(team, step, g, work); });
     const int before = outcome.rotations;
     outcome.rotations = outcome.proper_rotations = 0;
     for (int g = 0; g < groups; ++g) {

@@ -11,11 +11,12 @@
 //
 //   tangent_rotation()   by tan theta; three divisions and two roots. The columns are at hand, so a pair's work is in
 //                        them (host/p_steps/pair_rotations.h)
-//   gram_rotation()      by cos 2 theta and reciprocal roots; no division. A GPU's warp has four pairs of 8 x 8
-//                        matrices and waits for their rotations (blocks/gram_jacobi.h)
+//   gram_rotation()      by tan (theta / 2), of which a rough value will do; no division. A GPU's warp has four pairs of
+//                        8 x 8 matrices and waits for their rotations (blocks/gram_jacobi.h)
 //
 // Sources: Novakovic, SIAM J. Sci. Comput. 37 (2015) C1-C30, section 4.3, eqs. (13)-(18): t = 1 is the trigonometric
-// case, t = -1 the hyperbolic one. Veselic, Numer. Math. 64 (1993) 241-269: the hyperbolic rotation.
+// case, t = -1 the hyperbolic one. Veselic, Numer. Math. 64 (1993) 241-269: the hyperbolic rotation. Rotations by
+// approximate angles: Goetze, Paul, Sauer, IEEE Trans. Comput. 42 (1993) 1058-1065.
 #ifndef SVDSERVE_ENGINE_ALGORITHMS_JACOBI_SIGNED_ROTATION_H_
 #define SVDSERVE_ENGINE_ALGORITHMS_JACOBI_SIGNED_ROTATION_H_
 
@@ -107,16 +108,19 @@ SVD_HD TangentRotation tangent_rotation(double alpha, double beta, double gamma,
                                        : trigonometric_rotation(alpha, beta, gamma, weights);
 }
 
-// --- by cos 2 theta ----------------------------------------------------------------------------------------------------
+// --- by tan (theta / 2) ------------------------------------------------------------------------------------------------
 
-// (x_p, x_q) := (x_p, x_q) J, J - I = [pp pq; qp qq]. Transformations are kept, multiplied and applied without their
-// identity. Cosines near one are rounded up more often than down, and all columns would grow, by 200 u in ten sweeps of
-// 256 columns.
+// A column of J - I, (x_p, x_q) := (x_p, x_q) J: its entry on the diagonal, and the other one. Transformations are kept,
+// multiplied and applied without their identity. Cosines near one are rounded up more often than down, and all columns
+// would grow, by 200 u in ten sweeps of 256 columns.
+template <class E>
+struct alignas(16) RotatedColumn {
+  E own, other;
+};
 template <class E>
 struct GramRotation {
-  E pp, pq, qp, qq;
+  RotatedColumn<E> p, q;
   double alpha, beta;  // |x_p|^2 and |x_q|^2 afterwards
-  bool rotated;        // the columns were not orthogonal
   bool proper;         // the angle is not negligible
   bool swapped;        // with their exponents
   bool lost;           // of the shorter column rounding errors are left
@@ -154,6 +158,26 @@ SVD_HD double reciprocal(double x) {
 #endif
 }
 
+// 1 / sqrt(x) and 1 / x to some 20 bits.
+SVD_HD double rough_root(double x) {
+#if defined(__CUDA_ARCH__)
+  double y;
+  asm("rsqrt.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(x));
+  return y;
+#else
+  return __builtin_bit_cast(double, __builtin_bit_cast(uint64_t, 1 / std::sqrt(x)) >> 32 << 32);  // as rough as there
+#endif
+}
+SVD_HD double rough_reciprocal(double x) {
+#if defined(__CUDA_ARCH__)
+  double y;
+  asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(x));
+  return y;
+#else
+  return __builtin_bit_cast(double, __builtin_bit_cast(uint64_t, 1 / x) >> 32 << 32);
+#endif
+}
+
 // 1 - (tanh 2 theta)^2 is kept this far from zero. Columns that no hyperbolic rotation can make orthogonal, which exist
 // by rounding alone, are brought nearer, and looked at again.
 inline constexpr double kLeastHyperbolicGap = 0x1p-40;
@@ -172,64 +196,85 @@ SVD_HD double phase_of(double x, double) { return x < 0 ? -1 : 1; }
 SVD_HD double modulus_of(Complex x, double inverse_modulus) { return squared_modulus(x) * inverse_modulus; }
 SVD_HD Complex phase_of(Complex x, double inverse_modulus) { return times_real(x, inverse_modulus); }
 
-// alpha, beta: |x_p|^2, |x_q|^2; gamma = x_p^H x_q; f_p, f_q: exponents.
-template <class E>
-SVD_HD GramRotation<E> gram_rotation(double alpha, double beta, E gamma, int f_p, int f_q, PairSigns signs,
-                                     double tolerance2) {
-  const bool opposite = signs == PairSigns::kOpposite;
-  const double gamma2 = squared_modulus(gamma);
-  GramRotation<E> r{
-      from_real<E>(0), from_real<E>(0), from_real<E>(0), from_real<E>(0), alpha, beta, false, false, false, false};
-  if (!needs_rotation(alpha, beta, gamma2, tolerance2)) return r;
-  // The larger of the two true columns decides the power of two, 1 / s, by which everything is divided.
+// The powers of two of a pair: s = 2^-|f_p - f_q|, and the squares of the two true columns' own, divided by the larger.
+struct GramWeights {
+  double s, s2, p, q;
+};
+SVD_HD GramWeights gram_weights(int f_p, int f_q) {
   const int distance = f_p > f_q ? f_p - f_q : f_q - f_p, d = distance < kLargestDistance ? distance : kLargestDistance;
   const double s2 = power_of_two(-2 * d);
-  const double p = f_p >= f_q ? 1 : s2, q = f_q >= f_p ? 1 : s2;
+  return {power_of_two(-d), s2, f_p >= f_q ? 1 : s2, f_q >= f_p ? 1 : s2};
+}
+
+// The sine of theta (or phi) divided by s, and the cosine less one.
+struct GramAngle {
+  double sine, cosine_less_one;
+};
+
+// tan(theta / 2) / s to some 20 bits; |theta| <= pi / 4. delta = beta q - alpha p.
+//   tan 2 theta = 2 |gamma| s / delta;  tan(theta / 2) = sin theta / (1 + cos theta)
+SVD_HD double half_tangent(double delta, double modulus, double s2) {
+  const double cross = 2 * modulus;
+  const double inverse_root = rough_root(std::fma(delta, delta, std::fma(cross * s2, cross, 0x1p-1000)));
+  const double c2 = std::fma(0.5, std::fabs(delta) * inverse_root, 0.5), inverse_c = rough_root(c2);
+  return modulus * inverse_root * inverse_c * rough_reciprocal(std::fma(c2, inverse_c, 1.0));
+}
+
+// t = tan(theta / 2):  sin theta = 2 t / (1 + t^2);  cos theta - 1 = -t sin theta
+// Sine and cosine belong together to the last bits whatever t is. So t need not be accurate. An angle that is off by
+// 2^-20 of itself leaves as much of the cosine between the columns, for the next sweep.
+SVD_HD GramAngle trigonometric_angle(double delta, double modulus, double s2) {
+  const double t = half_tangent(delta, modulus, s2), weighted = t * s2;
+  const double sine = (delta < 0 ? -2 : 2) * t * reciprocal(std::fma(weighted, t, 1.0));
+  return {sine, -weighted * std::fabs(sine)};
+}
+// tanh 2 phi = cross / sum;  cosh 2 phi = sum / root;  cosh^2 phi = (1 + cosh 2 phi) / 2;  sinh phi = sinh 2 phi / (2 cosh phi)
+SVD_HD GramAngle hyperbolic_angle(double sum, double modulus, const GramWeights& w) {
+  const double cross = 2 * modulus * w.s;
+  const double least = std::fma(kLeastHyperbolicGap * sum, sum, kNegligible2 * w.s2);
+  const double inverse_root = reciprocal_root(std::fmax((sum - cross) * (sum + cross), std::fmax(least, 0x1p-1000)));
+  const double c2 = std::fma(0.5, sum * inverse_root, 0.5), inverse_c = reciprocal_root(c2), c = c2 * inverse_c;
+  const double sine = modulus * inverse_root * inverse_c;
+  return {sine, sine * w.s2 * sine * reciprocal(1 + c)};
+}
+
+// x, but zero where it is negative.
+SVD_HD double not_negative(double x) { return (__builtin_bit_cast(uint64_t, x) >> 63) != 0 ? 0 : x; }
+
+// alpha, beta: |x_p|^2, |x_q|^2; gamma = x_p^H x_q; f_p, f_q: exponents. Not `needed`: J = I.
+template <class E>
+SVD_HD GramRotation<E> gram_rotation(double alpha, double beta, E gamma, int f_p, int f_q, PairSigns signs,
+                                     bool needed) {
+  const GramWeights w = gram_weights(f_p, f_q);
   double inverse_modulus = 0;  // a real number's is not needed
-  if constexpr (kIsComplex<E>) inverse_modulus = reciprocal_root(gamma2);
+  if constexpr (kIsComplex<E>) inverse_modulus = reciprocal_root(needed ? squared_modulus(gamma) : 1);
   const double modulus = modulus_of(gamma, inverse_modulus);
-  double cos2, inverse_root, sign;
-  if (opposite) {
-    // tanh 2 theta = cross / sum;  cosh 2 theta = sum / root
-    const double sum = std::fma(alpha, p, beta * q), cross = 2 * modulus * power_of_two(-d);
-    const double least = std::fma(kLeastHyperbolicGap * sum, sum, kNegligible2 * s2);
-    inverse_root = reciprocal_root(std::fmax((sum - cross) * (sum + cross), std::fmax(least, 0x1p-1000)));
-    cos2 = sum * inverse_root;
-    sign = 1;
-  } else {
-    // tan 2 theta = cross / delta;  cos 2 theta = |delta| / root;  cross = 2 |gamma| s
-    const double delta = std::fma(beta, q, -(alpha * p));
-    inverse_root = reciprocal_root(std::fma(delta, delta, std::fma(4 * s2, gamma2, 0x1p-1000)));
-    cos2 = std::fabs(delta) * inverse_root;
-    sign = delta < 0 ? -1 : 1;
-  }
-  // c^2 = (1 + cos 2 theta) / 2;  s = sin 2 theta / (2 c), with the powers of two of either column
-  const double c2 = std::fma(0.5, cos2, 0.5);
-  const double inverse_c = reciprocal_root(c2), c = c2 * inverse_c;
-  const double sine = sign * (modulus * inverse_root) * inverse_c;
-  const double sine_p = sine * q, sine_q = sine * p;
-  const double turn = opposite ? -1 : 1;
-  const E phase = phase_of(gamma, inverse_modulus);
-  r.pp = r.qq = from_real<E>(-turn * (sine_p * sine_q) * reciprocal(1 + c));  // c - 1
-  r.qp = times_real(conjugate(phase), -sine_p);
-  r.pq = times_real(phase, turn * sine_q);
-  r.alpha = std::fma(-(sine_p * inverse_c), modulus, alpha);
-  r.beta = std::fma(turn * (sine_q * inverse_c), modulus, beta);
+  const bool opposite = signs == PairSigns::kOpposite;
+  const double delta = std::fma(beta, w.q, -(alpha * w.p));
+  GramAngle angle = opposite ? hyperbolic_angle(std::fma(alpha, w.p, beta * w.q), modulus, w)
+                             : trigonometric_angle(delta, modulus, w.s2);
+  if (!needed) angle = {0, 0};
+  const double sine_p = angle.sine * w.q, sine_q = angle.sine * w.p, c = 1 + angle.cosine_less_one;
+  const E phase = phase_of(gamma, inverse_modulus), less_one = from_real<E>(angle.cosine_less_one);
+  const E qp = times_real(conjugate(phase), -sine_p), pq = times_real(phase, opposite ? -sine_q : sine_q);
+  GramRotation<E> r;
+  // |c x_p - s_p x_q|^2 = alpha - s_p change, without what cancels. Hyperbolic: alpha - |gamma| tanh phi.
+  const double change =
+      opposite ? modulus * reciprocal(c) : std::fma(sine_q, alpha, std::fma(-sine_p, beta, 2 * modulus * c));
+  r.alpha = std::fma(-sine_p, change, alpha);
+  r.beta = std::fma(opposite ? -sine_q : sine_q, change, beta);
   // The shorter of parallel columns may come out negative: it becomes zero, and is left alone until computed anew.
   r.lost = r.alpha <= kLostNorm2 * alpha || r.beta <= kLostNorm2 * beta;
-  r.alpha = std::fmax(r.alpha, 0.0);
-  r.beta = std::fmax(r.beta, 0.0);
-  r.rotated = true;
+  r.alpha = not_negative(r.alpha);
+  r.beta = not_negative(r.beta);
   r.proper = c != 1;
-  if (out_of_order(signs, r.alpha * p, r.beta * q)) {
-    r.swapped = true;
-    const E pp = r.pp, qp = r.qp, one = from_real<E>(1);
-    r.pp = plus_product(r.pq, one, from_real<E>(-1));
-    r.pq = plus_product(pp, one, one);
-    r.qp = plus_product(r.qq, one, one);
-    r.qq = plus_product(qp, one, from_real<E>(-1));
-    exchange(r.alpha, r.beta);
-  }
+  // The rotation has made the longer one longer.
+  r.swapped =
+      needed && (signs == PairSigns::kBothPositive ? delta >= 0 : signs == PairSigns::kBothNegative && delta < 0);
+  const E one = from_real<E>(1), cosine = from_real<E>(c);
+  r.p = {r.swapped ? plus_product(pq, one, from_real<E>(-1)) : less_one, r.swapped ? cosine : qp};
+  r.q = {r.swapped ? plus_product(qp, one, from_real<E>(-1)) : less_one, r.swapped ? cosine : pq};
+  if (r.swapped) exchange(r.alpha, r.beta);
   return r;
 }
 

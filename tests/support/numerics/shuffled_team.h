@@ -47,6 +47,10 @@ class ShuffledTeam {
   void for_each_team(int n, F f) const {
     for_each(0, n, [&](int i) { f(*this, i); });
   }
+  template <class F, class G>
+  void for_each_team(int n, F f, int m, G g) const {
+    for_each(0, n + m, [&](int i) { i < n ? f(*this, i) : g(*this, i - n); });
+  }
   template <class F>
   void once(F f) const {
     f();

@@ -107,6 +107,16 @@ class BlockTeam {
     for (int i = static_cast<int>(threadIdx.x) / 32; i < n; i += threads() / 32) f(warp, i);
     sync();
   }
+  template <class F, class G>
+  __device__ __forceinline__ void for_each_team(int n, F f, int m, G g) const {
+    const WarpTeam<32> warp;
+    const int warps = threads() / 32, own = static_cast<int>(threadIdx.x) / 32, busy = warps > n ? n : 0;
+#pragma unroll 1
+    for (int i = own; i < n; i += warps) f(warp, i);
+#pragma unroll 1
+    for (int i = own < busy ? m : own - busy; i < m; i += warps - busy) g(warp, i);
+    sync();
+  }
   template <class F>
   __device__ __forceinline__ void once(F f) const {
     sync();

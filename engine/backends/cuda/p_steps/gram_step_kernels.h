@@ -10,7 +10,7 @@
 
 #include <cuda_pipeline_primitives.h>
 
-#include "engine/algorithms/blocks/gram_jacobi.h"
+#include "engine/algorithms/blocks/gram_group_in_registers.h"
 #include "engine/algorithms/large/large_backend.h"
 #include "engine/backends/cuda/device/matrix_unit.h"
 #include "engine/backends/cuda/device/teams.h"
@@ -228,60 +228,98 @@ __global__ void __launch_bounds__(GramShape<E, K>::kThreads, 1)
 
 // --- orthogonalization --------------------------------------------------------------------------------------------
 
-// As the generic one, by a vote.
-template <class F>
-__device__ __forceinline__ bool any_of(const WarpTeam<32>& team, int n, F f) {
-  bool any = false;
-  for (int i = team.rank(); i < n; i += 32) any |= f(i);
-  any = team.ballot(any) != 0;
-  team.sync();
-  return any;
+// As the generic one, in registers.
+template <class E>
+__device__ __forceinline__ void sweep_group(const WarpTeam<32>&, const GramSuperstep& step, int g,
+                                            const GramWork<E>& work) {
+  const WarpThreads<32> thread;
+  GroupInRegisters<WarpThreads<32>, E>(thread, step, g, work).sweep();
 }
 
-// As the generic ones, by the matrix units. Every lane has read its part before the first product begins, which waits
-// for all, so the results may lie where the operands were. The second product takes its inner index in the order 2 t, 2
-// t + 1, in which the first one left it.
+// A thread's part of a tile of H, in matrix units. The second product takes its inner index in the order 2 t, 2 t + 1,
+// in which the first one left it.
 template <class E>
-__device__ __forceinline__ void transform_gram_tile(const WarpTeam<32>& team, const GramSuperstep& step, int a, int b,
+class GramTileUnit {
+ public:
+  __device__ __forceinline__ GramTileUnit(const GramSuperstep& step, GramTile tile, const GramWork<E>& work)
+      : step_(step), tile_(tile), work_(work) {}
+
+  __device__ __forceinline__ void load() {
+    const int column = step_.column(tile_.b, g_);
+    row_ = step_.column(tile_.a, g_);
+    left_ = step_.column(tile_.b, 2 * t_);
+    right_ = step_.column(tile_.b, 2 * t_ + 1);
+    for_first_[0] = work_.h.get(step_.column(tile_.a, t_), column);
+    for_first_[1] = work_.h.get(step_.column(tile_.a, 4 + t_), column);
+    h_[0] = work_.h.get(row_, left_);
+    h_[1] = work_.h.get(row_, right_);
+    const E* const qa = work_.groups[tile_.a].q[step_.turn] + g_ * n;
+    const E* const qb = work_.groups[tile_.b].q[step_.turn] + g_ * n;
+    qa_[0] = conjugate(qa[t_]);
+    qa_[1] = conjugate(qa[4 + t_]);
+    qb_[0] = qb[2 * t_];
+    qb_[1] = qb[2 * t_ + 1];
+  }
+  __device__ __forceinline__ void multiply() {
+    const E zero = from_real<E>(0), one = from_real<E>(1);
+    E first[2] = {zero, zero}, second[2] = {zero, zero};
+    multiply_8x8x4(first, qa_[0], for_first_[0]);
+    multiply_8x8x4(first, qa_[1], for_first_[1]);
+    for (int i = 0; i < 2; ++i) h_[i] = plus_product(h_[i], first[i], one);
+    multiply_8x8x4(second, h_[0], qb_[0]);
+    multiply_8x8x4(second, h_[1], qb_[1]);
+    for (int i = 0; i < 2; ++i) h_[i] = plus_product(h_[i], second[i], one);
+  }
+  __device__ __forceinline__ void store() const {
+    work_.h.set(row_, left_, h_[0]);
+    work_.h.set(row_, right_, h_[1]);
+  }
+
+ private:
+  static constexpr int n = kJacobiGroup;
+
+  const GramSuperstep& step_;
+  const GramTile tile_;
+  const GramWork<E>& work_;
+  const int g_ = static_cast<int>(threadIdx.x) % 32 / 4, t_ = static_cast<int>(threadIdx.x) % 4;
+  int row_, left_, right_;
+  E for_first_[2], h_[2], qa_[2], qb_[2];
+};
+
+// Every lane has read its parts before the first product begins, which waits for all. So the results may lie where the
+// operands were.
+template <class E>
+__device__ __forceinline__ void transform_gram_tiles(const WarpTeam<32>&, const GramSuperstep& step, GramTile first,
+                                                     GramTile second, const GramWork<E>& work) {
+  GramTileUnit<E> units[2] = {{step, first, work}, {step, second, work}};
+#pragma unroll
+  for (GramTileUnit<E>& unit : units) unit.load();
+#pragma unroll
+  for (GramTileUnit<E>& unit : units) unit.multiply();
+#pragma unroll
+  for (GramTileUnit<E>& unit : units) unit.store();
+}
+
+// The inner index in the order 2 t, 2 t + 1: a thread reads and writes the same entries of W, and no others.
+template <class E>
+__device__ __forceinline__ void transform_rotations(const WarpTeam<32>& team, const GramSuperstep& step, int b,
                                                     const GramWork<E>& work) {
   constexpr int n = kJacobiGroup;
   const int g = team.rank() / 4, t = team.rank() % 4;
-  const E* const qa = work.groups[a].q;
-  const E* const qb = work.groups[b].q;
-  const E zero = from_real<E>(0), one = from_real<E>(1);
-  const int column = step.column(b, g);
-  E first[2] = {zero, zero}, second[2] = {zero, zero};
-  const E h0 = work.h.get(step.column(a, t), column), h1 = work.h.get(step.column(a, 4 + t), column);
-  multiply_8x8x4(first, conjugate(qa[g * n + t]), h0);
-  multiply_8x8x4(first, conjugate(qa[g * n + 4 + t]), h1);
-  const int row = step.column(a, g), left = step.column(b, 2 * t), right = step.column(b, 2 * t + 1);
-  first[0] = plus_product(work.h.get(row, left), first[0], one);
-  first[1] = plus_product(work.h.get(row, right), first[1], one);
-  multiply_8x8x4(second, first[0], qb[g * n + 2 * t]);
-  multiply_8x8x4(second, first[1], qb[g * n + 2 * t + 1]);
-  work.h.set(row, left, plus_product(first[0], second[0], one));
-  work.h.set(row, right, plus_product(first[1], second[1], one));
-}
-template <class E>
-__device__ __forceinline__ void transform_rotations(const WarpTeam<32>& team, const GramSuperstep& step, int tile,
-                                                    int b, const GramWork<E>& work) {
-  constexpr int n = kJacobiGroup;
-  const int g = team.rank() / 4, t = team.rank() % 4;
-  const E* const q = work.groups[b].q;
-  const E zero = from_real<E>(0), one = from_real<E>(1);
-  const int i = n * tile + g;
-  const auto at = [&](int column) -> E& { return work.w[column * work.w_ld + i]; };
-  const auto with_identity = [&](int column) {
-    return plus_product(at(column), from_real<E>(column == i ? 1 : 0), one);
-  };
-  E result[2] = {zero, zero};
+  const E* const q = work.groups[b].q[step.turn] + g * n + 2 * t;
+  const E zero = from_real<E>(0), one = from_real<E>(1), q_left = q[0], q_right = q[1];
   const int left = step.column(b, 2 * t), right = step.column(b, 2 * t + 1);
-  const E x = with_identity(step.column(b, t)), y = with_identity(step.column(b, 4 + t));
-  const E old_left = at(left), old_right = at(right);
-  multiply_8x8x4(result, x, q[g * n + t]);
-  multiply_8x8x4(result, y, q[g * n + 4 + t]);
-  at(left) = plus_product(old_left, result[0], one);
-  at(right) = plus_product(old_right, result[1], one);
+  E* const w_left = work.w + left * work.w_ld + g;
+  E* const w_right = work.w + right * work.w_ld + g;
+#pragma unroll 4
+  for (int row = 0; row < work.k; row += n) {
+    const E x = w_left[row], y = w_right[row];
+    E result[2] = {zero, zero};
+    multiply_8x8x4(result, row + g == left ? plus_product(x, one, one) : x, q_left);
+    multiply_8x8x4(result, row + g == right ? plus_product(y, one, one) : y, q_right);
+    w_left[row] = plus_product(x, result[0], one);
+    w_right[row] = plus_product(y, result[1], one);
+  }
 }
 
 // kMany: of so many pairs that a multiprocessor should have three at once.
