@@ -11,7 +11,7 @@
 # Where there is no plugin, the host computes, and `image` is skipped.
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-declare -A seconds=([edge]=170 [replicas]=45 [python]=60 [plan]=60 [image]=60)
+declare -A seconds=([edge]=170 [replicas]=45 [python]=60 [plan]=60 [image]=90)
 bin=$here/bin
 devices=host
 if [[ ${SVDSERVE_CUDA_PLUGIN:-} ]]; then
@@ -133,7 +133,6 @@ image() {
   local tree=$out/tree
   cp -r "$here/tree" "$tree"
   install --strip "$SVDSERVE_CUDA_PLUGIN" "$tree/usr/local/lib/libsvdserve_cuda.so"
-  tar -C "$out" --owner=0 --group=0 -c tree | xz -T0 -6 | wc -c | awk '{print "image: " $1 " bytes compressed"}'
   local needs
   needs=$(chroot "$tree" /lib64/ld-linux-x86-64.so.2 --list /usr/local/lib/libsvdserve_cuda.so 2>&1)
   if [[ $needs == *'not found (required'* ]]; then
@@ -150,6 +149,7 @@ image() {
   fi
   "$here/deploy/run_tree.sh" "$tree" "${options[@]}"
   local status=$?
+  tar -C "$out" --owner=0 --group=0 -c tree | xz -T0 -3 | wc -c | awk '{print "image: " $1 " bytes compressed"}'
   rm -rf "$tree"
   return $status
 }
