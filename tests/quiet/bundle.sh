@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes a folder for a quiet machine with a GPU, eight free cores and nothing of ours: programs, Envoy, the Python client, the
-# image's files, the scripts that measure them. Only the CUDA plugin is missing, which is built where nvcc is.
+# Makes a folder for a quiet machine with a GPU, eight free cores and nothing of ours. It has programs, Envoy, the Python
+# client, the image's files, and the scripts that measure them. The CUDA plugin is built where nvcc is.
 #   tests/quiet/bundle.sh [build folder, build/release] [bundle, build/quiet-bundle] [Python's version there, 3.12]
 # also as bundle.tar.xz. Then, there: SVDSERVE_CUDA_PLUGIN=PLUGIN quiet-bundle/run.sh results-folder
 # Python there has NumPy, gRPC, protobuf and PyYAML.
