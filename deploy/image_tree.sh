@@ -2,7 +2,7 @@
 # Packs the files that Dockerfile.cuda's last stage runs, without Docker, as the tree of a container. These are the programs,
 # the CUDA plugin, and every library that they ask for; only NVIDIA's driver is missing. run_tree.sh is packed beside it.
 #   deploy/image_tree.sh build/release/bin PLUGIN OUT.tar.xz
-# Fails where the archive is larger than 60 MB. The plugin is that of the same build.
+# Fails where the archive is larger than 60 MB. The plugin is that of the same build; -: it is added to the tree later.
 set -euo pipefail
 bin=$1 plugin=$2 out=$3
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -12,9 +12,13 @@ root=$work/tree
 
 mkdir -p "$root"/{dev,etc,proc,run,tmp,opt/driver} "$root/usr/local/bin" "$root/usr/local/lib"
 install --strip -t "$root/usr/local/bin" "$bin/svdserve" "$bin/svdctl"
-install --strip "$plugin" "$root/usr/local/lib/libsvdserve_cuda.so"
+objects=("$bin/svdserve" "$bin/svdctl")
+if [[ $plugin != - ]]; then
+  install --strip "$plugin" "$root/usr/local/lib/libsvdserve_cuda.so"
+  objects+=("$plugin")
+fi
 # "name => path (address)", and the loader as "path (address)".
-ldd "$bin/svdserve" "$bin/svdctl" "$plugin" |
+ldd "${objects[@]}" |
   awk '$2 == "=>" && $3 ~ /^\// {print $3} $1 ~ /^\/.*ld-linux/ {print $1}' | sort -u |
   while read -r library; do
     mkdir -p "$root$(dirname "$library")"

@@ -247,7 +247,8 @@ class Chaos:
         honest = subprocess.run([self._svdctl, "values", self._diagonal, "-o", "values.npy", "--timeout=20s",
                                  f"--address={self._server.address}"], cwd=self._folder, capture_output=True, text=True)
         if honest.returncode != 0:
-            raise Failure("an honest call fails: " + honest.stderr)
+            raise Failure(f"an honest call fails: {honest.stderr}The server's exit status is {self._server.process.poll()}, "
+                          "and its log ends so: " + self._server.log())
         if max(abs(a - b) for a, b in zip(read_npy(self._folder / "values.npy"), (3, 2, 1), strict=True)) > 1e-12:
             raise Failure("values are wrong")
 

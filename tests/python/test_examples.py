@@ -245,6 +245,15 @@ def test_the_comparison_of_outputs_with_numpy(address):
     assert float(rows[0][header.index("sent_over_returned")]) == 32
 
 
+def test_pieces(address):
+    done = run(ROOT / "client/python/benchmarks/pieces.py", address, "--repeats", 1, "--count", 2000, "--connections", "1,2",
+               "--piece-mib", "0.125,1", "--in-flight", 2)
+    assert done.returncode == 0, done.stderr
+    rows = list(csv.DictReader(done.stdout.splitlines()))
+    assert [row["piece_mib"] for row in rows] == ["default", "0.125", "1", "0.125", "1"]
+    assert all(float(row["best_ms"]) <= float(row["median_ms"]) for row in rows)
+
+
 def test_antenna_selection_finds_the_best_pair(client):
     """Small enough to try every choice."""
     rng = np.random.default_rng(3)
