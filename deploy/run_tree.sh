@@ -34,6 +34,7 @@ mount -t tmpfs -o mode=1777 none "$tree/run"
 if [[ ! $driver ]]; then
   # The libraries that NVIDIA's container toolkit takes for compute and utility.
   driver=$(mktemp -d)
+  chmod 755 "$driver"  # the server's user reads it
   ldconfig -p | awk '/lib(cuda|nvidia-ml|nvidia-ptxjitcompiler|nvidia-nvvm|nvidia-gpucomp)\.so/ && /x86-64/ {print $1, $NF}' |
     while read -r name path; do cp -L "$path" "$driver/$name"; done
 fi

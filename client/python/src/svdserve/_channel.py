@@ -28,7 +28,7 @@ from .values import Limits, RetryPolicy, Tls
 
 # Pieces of this size, this many in flight at once. While the server computes one, the next is on the wire and the one
 # after it is being packed. Larger pieces spend their time in page faults, smaller ones in the fixed cost of a call.
-DEFAULT_PIECE_BYTES = 2 << 20
+DEFAULT_PIECE_BYTES = 4 << 20
 DEFAULT_IN_FLIGHT = 4
 
 _MOST_CONNECTIONS, _CPUS_OF_ONE = 4, 4  # a connection keeps several processors busy, on both sides
