@@ -153,6 +153,8 @@ class Recorder {
   virtual void large_received(int64_t bytes) = 0;
   virtual void large_sent(int64_t bytes) = 0;
   virtual void large_phase_took(LargePhase phase, absl::Duration took) = 0;
+  // So many GPUs begin to compute a factor together, which has waited in the queue.
+  virtual void gang_began(int members, absl::Duration waited) = 0;
   // A device computed a factor to its end.
   virtual void large_computed(const LargeOutcome& outcome) = 0;
   // A call of DecomposeLarge ended with an error.
@@ -183,6 +185,7 @@ class NullRecorder final : public Recorder {
   void large_received(int64_t) override {}
   void large_sent(int64_t) override {}
   void large_phase_took(LargePhase, absl::Duration) override {}
+  void gang_began(int, absl::Duration) override {}
   void large_computed(const LargeOutcome&) override {}
   void large_failed(Reason) override {}
   void large_resumed() override {}
