@@ -121,8 +121,8 @@ struct LargePlanOrError {
 };
 LargePlanOrError plan_large(const Problem& problem, const LargeOptions& options);
 
-// Whether a ring of members computes the sweeps of this plan. Else its first member computes all of it: what has no
-// sweeps, what a subspace may have, and pivot strategies whose sweep cannot be cut for members.
+// Whether a ring of members computes the sweeps of this plan. Else its first member computes all of it. That is so where
+// there are no sweeps, where a subspace may have the triplets, and where the strategy's sweep cannot be cut for members.
 bool sweeps_on_ring(const LargePlan& plan);
 
 // The memory that decompose() needs beside the operand and the results, in bytes.

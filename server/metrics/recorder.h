@@ -153,7 +153,7 @@ class Recorder {
   virtual void large_received(int64_t bytes) = 0;
   virtual void large_sent(int64_t bytes) = 0;
   virtual void large_phase_took(LargePhase phase, absl::Duration took) = 0;
-  // So many GPUs begin to compute a factor together, which has waited in the queue.
+  // A gang of so many GPUs begins to compute a factor, which has waited in the queue.
   virtual void gang_began(int members, absl::Duration waited) = 0;
   // A device computed a factor to its end.
   virtual void large_computed(const LargeOutcome& outcome) = 0;

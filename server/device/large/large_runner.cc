@@ -40,7 +40,8 @@ std::vector<int> LargeRunner::candidates(const LargeDemand& demand) const {
 
 bool LargeRunner::is_healthy(int index) const {
   const std::vector<int>& all = members(index);
-  return !state(index).lost && std::none_of(all.begin(), all.end(), [this](int m) { return state(m).lost; });
+  const auto is_lost = [this](int m) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return state(m).lost; };
+  return !is_lost(index) && std::none_of(all.begin(), all.end(), is_lost);
 }
 
 std::vector<int> LargeRunner::candidates_for(const LargeDemand& demand) const {

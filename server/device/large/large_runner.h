@@ -26,7 +26,7 @@ struct LargeDevice {
   int64_t memory_bytes = 0;  // of its own that a matrix may take; of a gang the least of its members'; 0 on the host,
                              // whose memory the ledger has
   std::unique_ptr<LargeEngine> engine;
-  // Of a gang: the devices of the same runner, by their indices, that compute a matrix together. Empty: it is none.
+  // The devices of the same runner, by their indices, that compute a matrix together as a gang. Empty: it is none.
   std::vector<int> members = {};
   int64_t least_order = 0;  // of a gang: min(m, n) of the smallest matrix that it takes
 
@@ -42,7 +42,7 @@ class LargeTask {
  public:
   virtual ~LargeTask() = default;
   // Computes it on the device, on the device's thread. `memory` is what its demand says for this device. False: the
-  // device was lost over it. Of a gang some member was, nobody knows which.
+  // device was lost over it, or some member of the gang, and nobody knows which.
   virtual bool run(int device, Reservation memory) = 0;
   // No healthy device is left that may take it. On the thread that found the last one lost.
   virtual void on_no_device() = 0;

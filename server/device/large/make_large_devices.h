@@ -28,8 +28,8 @@ using CudaRingFactory = std::function<std::unique_ptr<LargeEngine>(const std::ve
 // `batch_devices` are those of the server that take batches: each GPU of them takes factors, too, in what memory its
 // lanes leave. threads: of the host's engine; 0: every core. The host is always among them: it takes what nobody else
 // can.
-// Gangs are of neighbours, so that no GPU is in two gangs of one size: of `gpus` of them and, for when some are lost, of
-// half as many, and so on.
+// Gangs have `gpus` members, or half as many, and so on: the small ones are for when a GPU is lost. Members are
+// neighbours, and no GPU is in two gangs of one size.
 MadeLargeDevices make_large_devices(absl::Span<const DeviceInfo> batch_devices, int threads, LargeGpus gpus,
                                     const CudaLargeFactory& cuda = open_cuda_large_engine,
                                     const CudaRingFactory& ring = open_cuda_ring_engine);
