@@ -407,11 +407,9 @@ bool LargeJob::run(int device, Reservation memory) {
   }
   if (plan.operand_bytes() >= kTrimmedBytes) trim_heap();
   LargeControl control;
-  const Watches watched = watch(device, plan);
+  const std::unique_ptr<Watchdog::Watch> watched = watch(device, plan);
   control.progress = [this, &watched](const LargeProgress& progress) {
-    for (const auto& watch : watched) {
-      if (watch != nullptr) watch->progress();
-    }
+    if (watched != nullptr) watched->progress();
     on_progress(progress);
   };
   control.cancel = &cancel_;
@@ -428,22 +426,22 @@ bool LargeJob::run(int device, Reservation memory) {
   return !lost;
 }
 
-LargeJob::Watches LargeJob::watch(int device, const LargePlan& plan) {
-  Watches watches;
-  if (stages_->monitor == nullptr) return watches;
-  for (const int member : stages_->runner->members(device)) {
-    const std::string& name = stages_->runner->device(member).name;
-    watches.push_back(stages_->monitor->watch(name, longest_silence(plan), [this, member](absl::Duration silent) {
-      // The device may still write to the memory, which run() keeps.
-      abandon(
-          {absl::StatusCode::kUnavailable, Reason::kDeviceFault,
-           absl::StrCat("device ", stages_->runner->device(member).name, " did not respond for ",
-                        absl::FormatDuration(absl::Trunc(silent, absl::Milliseconds(100))), "; send the matrix again"),
-           "", absl::Seconds(1)});
+std::unique_ptr<Watchdog::Watch> LargeJob::watch(int device, const LargePlan& plan) {
+  const LargeRunner& runner = *stages_->runner;
+  if (stages_->monitor == nullptr) return nullptr;
+  const std::string& first = runner.device(runner.members(device).front()).name;
+  return stages_->monitor->watch(first, longest_silence(plan), [this, device](absl::Duration silent) {
+    // The device may still write to the memory, which run() keeps.
+    abandon(
+        {absl::StatusCode::kUnavailable, Reason::kDeviceFault,
+         absl::StrCat("device ", stages_->runner->device(device).name, " did not respond for ",
+                      absl::FormatDuration(absl::Trunc(silent, absl::Milliseconds(100))), "; send the matrix again"),
+         "", absl::Seconds(1)});
+    for (const int member : stages_->runner->members(device)) {  // any of them may be the one that hangs
+      stages_->monitor->lost(stages_->runner->device(member).name);
       stages_->runner->mark_lost(member);
-    }));
-  }
-  return watches;
+    }
+  });
 }
 
 void LargeJob::on_no_device() {

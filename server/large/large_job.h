@@ -100,9 +100,8 @@ class LargeJob final : public LargeTask, public std::enable_shared_from_this<Lar
   // Puts it into the queue; false: no device is left that may take it.
   bool enqueue(LargeRunner::Position position) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void on_progress(const LargeProgress& progress);
-  // Has the device, or each member of the gang, watched while it computes the plan. Null: it is not watched.
-  using Watches = std::vector<std::unique_ptr<Watchdog::Watch>>;
-  Watches watch(int device, const LargePlan& plan);
+  // Has the device watched while it computes the plan. Null: it is not watched.
+  std::unique_ptr<Watchdog::Watch> watch(int device, const LargePlan& plan);
   void on_outcome(LargeOutcome outcome);
   // The device failed the matrix, or a gang lost a member over it.
   void record_fault(const LargeOutcome& outcome) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -84,7 +84,7 @@ TEST(ConfigTest, BadValuesNameTheirFlag) {
       {"--simd=sse", "--simd"},
       {"--on-device-lost=panic", "--on-device-lost"},
       {"--watchdog-timeout=1us", "--watchdog-timeout"},
-      {"--large-gpus=3", "--large-gpus=3: needs one of 1, 2, 4, 8, auto"},
+      {"--large-gpus=3", "--large-gpus needs one of 1, 2, 4, 8, auto, not"},
       {"--devices=", "--devices"},
       {"--devices=gpu", "--devices"},
       {"--devices=cuda:", "--devices"},

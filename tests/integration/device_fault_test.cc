@@ -299,7 +299,7 @@ v1::LargeSummary decompose_large(const std::shared_ptr<grpc::Channel>& channel, 
   open.set_memory_order(v1::MEMORY_ORDER_COLUMN_MAJOR);
   open.set_rows(40);
   open.set_cols(40);
-  open.mutable_options()->set_strategy(strategy);
+  open.mutable_options()->set_pivot_strategy(strategy);
   EXPECT_TRUE(stream->Write(request));
   v1::LargeChunk& chunk = *request.mutable_chunk();
   chunk.set_data(std::string(40 * 40 * sizeof(double), '\0'));

@@ -151,6 +151,7 @@ class LargeRingTest : public ::testing::Test {
   }
   void make(MadeLargeDevices made) {
     ASSERT_THAT(made.refusals, IsEmpty());
+    calls.clear();
     LargeLimits limits;
     limits.chunk_bytes = 1 << 16;
     pipeline = std::make_unique<LargePipeline>(limits, std::move(made.devices), &clock, &recorder, &monitor);
