@@ -143,7 +143,8 @@ inline constexpr MetricName kDeviceUploaded{"svdserve_device_uploaded_bytes_tota
                                             "Bytes copied to the device; 0 on the host, which reads in place."};
 inline constexpr MetricName kDeviceDownloaded{"svdserve_device_downloaded_bytes_total",
                                               "Bytes copied from the device; 0 on the host, which writes in place."};
-inline constexpr MetricName kDeviceFaults{"svdserve_device_faults_total", "Batches that the device failed."};
+inline constexpr MetricName kDeviceFaults{"svdserve_device_faults_total",
+                                          "Batches and large matrices that the device failed, alone or in a gang."};
 inline constexpr MetricName kDeviceLost{"svdserve_device_losses_total", "Times a device failed for good."};
 inline constexpr MetricName kDeviceHangs{
     "svdserve_device_hangs_total",

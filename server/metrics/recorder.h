@@ -139,7 +139,7 @@ class Recorder {
   virtual void tls_files_read(bool loaded) = 0;
   // A batch goes to another device, since one failed it.
   virtual void batch_retried() = 0;
-  // A device failed a batch. `device`: its name.
+  // A device failed a batch or a large matrix, or a gang that it is in did. `device`: its name.
   virtual void device_fault(std::string_view device) = 0;
   // A device failed and takes no more work.
   virtual void device_lost(std::string_view device) = 0;

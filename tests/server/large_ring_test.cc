@@ -10,6 +10,7 @@
 #include <random>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -185,14 +186,16 @@ class LargeRingTest : public ::testing::Test {
     call.commit();
     return call;
   }
-  // Takes all of it: the results' bytes, one after the other, and the summary.
-  static std::pair<std::string, LargeSummary> results_of(LargeCall& call) {
+  // Takes all of it: the results' bytes, one after the other, and the summary. Then waits until so many devices and gangs
+  // compute: the last message may come before the device is idle.
+  std::pair<std::string, LargeSummary> results_of(LargeCall& call, int64_t computing = 0) {
     std::pair<std::string, LargeSummary> results;
     while (std::optional<LargeReply> reply = call.write()) {
       if (const auto* chunk = std::get_if<LargeResultChunk>(&*reply)) results.first.append(chunk->data, chunk->bytes);
       if (const auto* last = std::get_if<LargeSummary>(&*reply)) results.second = *last;
     }
     EXPECT_TRUE(call.await_end().ok()) << call.await_end().message;
+    while (pipeline->stats().load.running != computing) std::this_thread::yield();
     return results;
   }
   static LargeOutcome outcome_of(LargeStatus status, bool lost, int members = 1) {
@@ -284,9 +287,9 @@ TEST_F(LargeRingTest, TheMemberThatIsLostIsFound) {
   fakes["cuda:0"]->close();
   committed(round_robin);
   fakes["cuda:0"]->await_begun(1);
-  EXPECT_EQ(results_of(committed(round_robin)).second.device, "cuda:2") << "after cuda:1";
+  EXPECT_EQ(results_of(committed(round_robin), 1).second.device, "cuda:2") << "after cuda:1";
   EXPECT_THAT(monitor.all_lost(), ElementsAre("cuda:1"));
-  EXPECT_EQ(results_of(committed()).second.device, "cuda:2,cuda:3");
+  EXPECT_EQ(results_of(committed(), 1).second.device, "cuda:2,cuda:3");
 }
 
 // The ring has gone on without a member. Its results are good, but it is no gang any more.
@@ -356,7 +359,7 @@ TEST_F(LargeRingTest, ACallThatIsCancelledWhileItsGangWaitsLetsGoOfTheGpus) {
   LargeCall& later = committed(round_robin);
   EXPECT_EQ(pipeline->stats().load.waiting, 2);
   gang.end();
-  EXPECT_EQ(results_of(later).second.device, "cuda:1");
+  EXPECT_EQ(results_of(later, 1).second.device, "cuda:1");
   EXPECT_EQ(pipeline->stats().held, 0);
 }
 
