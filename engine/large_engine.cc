@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/algorithms/large/super_block_sweep.h"
 #include "engine/planner.h"
 
 namespace svdserve {
@@ -136,6 +137,12 @@ LargeOptions resolved(LargeOptions options) {
 }
 
 }  // namespace
+
+bool sweeps_on_ring(const LargePlan& plan) {
+  const LargeOptions& o = plan.options;
+  return o.kind != LargeKind::kGeneral && has_sweeps(o.method) && plan.subspace_columns == 0 &&
+         large::can_be_cut(o.strategy);
+}
 
 LargePlanOrError plan_large(const Problem& problem, const LargeOptions& options) {
   if (is_narrow(problem)) return refused("storage", "must be native for a large matrix; convert it to f32 or c64");

@@ -121,6 +121,10 @@ struct LargePlanOrError {
 };
 LargePlanOrError plan_large(const Problem& problem, const LargeOptions& options);
 
+// Whether a ring of members computes the sweeps of this plan. Else its first member computes all of it. That is so where
+// there are no sweeps, where a subspace may have the triplets, and where the strategy's sweep cannot be cut for members.
+bool sweeps_on_ring(const LargePlan& plan);
+
 // The memory that decompose() needs beside the operand and the results, in bytes.
 struct LargeWorkspace {
   uint64_t host_bytes = 0;
@@ -186,7 +190,7 @@ struct LargeReport {
   LargeStatus status = LargeStatus::kFault;
   int64_t row = 0, col = 0;   // of kNonFinite
   bool out_of_range = false;  // a value is above the largest finite number of its type, and +inf
-  bool device_lost = false;   // with kFault
+  bool device_lost = false;   // with kFault; with results where a ring went on without a member
   Method method = Method::kJacobi;
   bool warm_started = false;  // from an eigenbasis, or from starting vectors
   int32_t sweeps = 0;         // kGeneral: those of kJacobi, even where kQr has the results in the end

@@ -419,6 +419,12 @@ std::vector<Flag> device_flags() {
                       "threads of all host devices together. auto: every core that the process may use"),
       auto_count_flag("large-threads", 1, kMostThreads, &C::large_threads, kDevices,
                       "threads that compute a large matrix on the CPU, one matrix at a time. auto: as --threads"),
+      choice_flag<LargeGpus>(
+          "large-gpus", "N", {LargeGpus::kOne, LargeGpus::kTwo, LargeGpus::kFour, LargeGpus::kEight, LargeGpus::kAuto},
+          kDefaultLargeGpus, &C::large_gpus, kDevices,
+          "GPUs that sweep one large matrix together: 1 2 4 8 auto. auto: 4 from min(m, n) = 8192 on. Fewer where "
+          "fewer "
+          "are healthy. One GPU takes other matrices. Results on several GPUs have other bits than on one"),
       choice_flag<Simd>("simd", "SET", {Simd::kBest, Simd::kScalar, Simd::kAvx2, Simd::kAvx512, Simd::kNeon},
                         Simd::kBest, &C::simd, kDevices,
                         "instructions of the kernels: best scalar avx2 avx512 neon. Results are the same bits"),

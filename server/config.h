@@ -75,6 +75,7 @@ struct Config {
   int64_t host_devices = 0;
   std::optional<int64_t> threads;
   std::optional<int64_t> large_threads;
+  LargeGpus large_gpus = kDefaultLargeGpus;
   Simd simd = Simd::kBest;
   absl::Duration calibration_time;
   OnDeviceLost on_device_lost = OnDeviceLost::kUnready;

@@ -250,6 +250,9 @@ GaugeReadings readings(const Pipeline& pipeline, const LargePipeline& factors, c
   out.checkpoint_bytes = large.checkpoint_bytes;
   out.waiting_factors = large.load.waiting;
   out.running_factors = large.load.running;
+  out.waiting_gangs = large.gangs.waiting;
+  out.running_gangs = large.gangs.running;
+  out.gang_held_devices = large.held;
   return out;
 }
 
@@ -357,7 +360,8 @@ bool start(const Config& config, RpcOptions rpc_options, const std::optional<Lis
     log_device(device.info, config.simd);
     infos.push_back(device.info);
   }
-  MadeLargeDevices factors = make_large_devices(infos, static_cast<int>(workers.large_threads.value));
+  MadeLargeDevices factors =
+      make_large_devices(infos, static_cast<int>(workers.large_threads.value), config.large_gpus);
   for (const std::string& refusal : factors.refusals) log_info("device_refused", {{"reason", refusal}});
   warn_of_small_large_bytes(*factors.devices.back().engine, limits.max_large_bytes.value);
   std::string error;

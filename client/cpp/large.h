@@ -161,7 +161,7 @@ struct LargePhase {
 struct LargeReport {
   MatrixStatus status = MatrixStatus::kOk;  // kOk, kNotConverged (the results are the best so far) or kOutOfRange
   Method method = Method::kAuto;            // SVDs: kAuto: from an eigenbasis or a subspace; else kJacobi
-  std::string device = {};
+  std::string device = {};                  // several that computed it together are joined by a comma
   int32_t sweeps = 0;
   int64_t rotations = 0;
   int64_t proper_rotations = 0;
@@ -176,6 +176,8 @@ struct LargeReport {
   // columns, A = G J G^H. Relative errors of the eigenvalues are at most 10 max(m, 8) u times this.
   double factor_condition = 0;
   int32_t subspace_steps = 0;  // with top_k: of the subspace that gave the results; 0: all triplets were computed
+  // Devices that computed the last sweep together; 1: one device computed all of it; 0: an older server does not say.
+  int32_t members = 0;
   int attempts = 1;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -46,7 +47,9 @@ Error too_large(const LargeStages& stages, const LargePlan& plan) {
 }
 
 std::string names_of(const LargeRunner& runner, const std::vector<int>& devices) {
-  return absl::StrJoin(devices, ",", [&runner](std::string* out, int d) { out->append(runner.device(d).name); });
+  std::set<int> all;
+  for (const int d : devices) all.insert(runner.members(d).begin(), runner.members(d).end());
+  return absl::StrJoin(all, ",", [&runner](std::string* out, int d) { out->append(runner.device(d).name); });
 }
 
 }  // namespace

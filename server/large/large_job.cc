@@ -397,6 +397,9 @@ bool LargeJob::run(int device, Reservation memory) {
     device_ = device;
     taken_ = stages_->clock->now();
     stages_->recorder->large_phase_took(LargePhase::kQueue, taken_ - queued_);
+    if (const LargeDevice& gang = stages_->runner->device(device); gang.is_gang()) {
+      stages_->recorder->gang_began(static_cast<int>(gang.members.size()), taken_ - queued_);
+    }
     lent_ = memory.bytes();
     matrix_.memory->hold(std::move(memory));
     blocks = matrix_.memory;
@@ -424,16 +427,20 @@ bool LargeJob::run(int device, Reservation memory) {
 }
 
 std::unique_ptr<Watchdog::Watch> LargeJob::watch(int device, const LargePlan& plan) {
-  const std::string& name = stages_->runner->device(device).name;
+  const LargeRunner& runner = *stages_->runner;
   if (stages_->monitor == nullptr) return nullptr;
-  return stages_->monitor->watch(name, longest_silence(plan), [this, device](absl::Duration silent) {
+  const std::string& first = runner.device(runner.members(device).front()).name;
+  return stages_->monitor->watch(first, longest_silence(plan), [this, device](absl::Duration silent) {
     // The device may still write to the memory, which run() keeps.
     abandon(
         {absl::StatusCode::kUnavailable, Reason::kDeviceFault,
          absl::StrCat("device ", stages_->runner->device(device).name, " did not respond for ",
                       absl::FormatDuration(absl::Trunc(silent, absl::Milliseconds(100))), "; send the matrix again"),
          "", absl::Seconds(1)});
-    stages_->runner->mark_lost(device);
+    for (const int member : stages_->runner->members(device)) {  // any of them may be the one that hangs
+      stages_->monitor->lost(stages_->runner->device(member).name);
+      stages_->runner->mark_lost(member);
+    }
   });
 }
 
@@ -455,22 +462,30 @@ void LargeJob::on_outcome(LargeOutcome outcome) {
       const absl::Duration compute = stages_->clock->now() - taken_;
       stages_->recorder->large_phase_took(LargePhase::kCompute, compute);
       stages_->recorder->large_computed(outcome);
+      if (outcome.device_lost) record_fault(outcome);
       start_sending({std::move(outcome), stages_->runner->device(device_).name, compute}, next);
       return;
     }
-    const std::string& device = stages_->runner->device(device_).name;
     if (outcome.status == LargeStatus::kFault || outcome.status == LargeStatus::kOutOfMemory) {
-      log_fault(device, matrix_.plan, outcome);
-      stages_->recorder->device_fault(device);
-      if (outcome.device_lost && stages_->monitor != nullptr) {
-        stages_->monitor->lost(device);  // which records it
-      } else if (outcome.device_lost) {
-        stages_->recorder->device_lost(device);
-      }
+      record_fault(outcome);
       if (try_elsewhere(outcome.device_lost, next)) return;
     }
-    end(error_of(outcome, device), next);
+    end(error_of(outcome, stages_->runner->device(device_).name), next);
   });
+}
+
+void LargeJob::record_fault(const LargeOutcome& outcome) {
+  const LargeDevice& device = stages_->runner->device(device_);
+  log_fault(device.name, matrix_.plan, outcome);
+  for (const int member : stages_->runner->members(device_)) {
+    stages_->recorder->device_fault(stages_->runner->device(member).name);
+  }
+  if (!outcome.device_lost || device.is_gang()) return;  // which member is lost shows when it computes by itself
+  if (stages_->monitor != nullptr) {
+    stages_->monitor->lost(device.name);  // which records it
+  } else {
+    stages_->recorder->device_lost(device.name);
+  }
 }
 
 void LargeJob::start_sending(ComputedLarge computed, LargeNext* next) {
@@ -488,6 +503,10 @@ void LargeJob::start_sending(ComputedLarge computed, LargeNext* next) {
 
 bool LargeJob::try_elsewhere(bool device_lost, LargeNext* next) {
   matrix_.working[static_cast<size_t>(device_)].reset();
+  const bool gang_failed = !device_lost && stages_->runner->device(device_).is_gang();
+  for (int d = 0; d < stages_->runner->size(); ++d) {  // no other gang would do better
+    if (gang_failed && stages_->runner->device(d).is_gang()) matrix_.working[static_cast<size_t>(d)].reset();
+  }
   failures_ += device_lost ? 0 : 1;
   if (failures_ == kMostFailures) return false;
   next->done_with.push_back(matrix_.memory->drop_results(lent_));

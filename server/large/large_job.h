@@ -103,6 +103,8 @@ class LargeJob final : public LargeTask, public std::enable_shared_from_this<Lar
   // Has the device watched while it computes the plan. Null: it is not watched.
   std::unique_ptr<Watchdog::Watch> watch(int device, const LargePlan& plan);
   void on_outcome(LargeOutcome outcome);
+  // The device failed the matrix, or a gang lost a member over it.
+  void record_fault(const LargeOutcome& outcome) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Puts the matrix, which its device has failed, back into the queue. False: no other device may take it, or enough
   // have failed it.
   bool try_elsewhere(bool device_lost, LargeNext* next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -58,12 +58,13 @@ struct LargePipeline::Impl {
     }
     return alive;
   }
-  // A device that batches found lost is lost for large matrices, too. The host has no health of its own.
+  // A device that batches found lost is lost for large matrices, too. The host has no health of its own, nor have gangs.
   void mark_lost_devices() {
     if (stages.monitor == nullptr) return;
     for (int d = 0; d < runner->size(); ++d) {
       const LargeDevice& device = runner->device(d);
-      if (device.memory_bytes > 0 && !stages.monitor->is_healthy(device.name)) runner->mark_lost(d);
+      const bool has_health = device.memory_bytes > 0 && !device.is_gang();
+      if (has_health && !stages.monitor->is_healthy(device.name)) runner->mark_lost(d);
     }
   }
   void tick() {
@@ -129,9 +130,16 @@ LargeStats LargePipeline::stats() const {
   const Ledger::Usage usage = impl_->admission.usage();
   const LargeRunner::Loads loads = impl_->runner->loads();
   const CheckpointUsage files = impl_->checkpoints != nullptr ? impl_->checkpoints->usage() : CheckpointUsage{};
-  LargeStats stats{usage.requests, usage.bytes, {loads.total.waiting, loads.total.running}, {},
-                   files.matrices, files.bytes};
+  LargeStats stats{usage.requests,
+                   usage.bytes,
+                   {loads.total.waiting, loads.total.running},
+                   {loads.gangs.waiting, loads.gangs.running},
+                   loads.held,
+                   {},
+                   files.matrices,
+                   files.bytes};
   for (int d = 0; d < impl_->runner->size(); ++d) {
+    if (impl_->runner->device(d).is_gang()) continue;
     const LargeRunner::Load& load = loads.of_device[static_cast<size_t>(d)];
     stats.of_device[impl_->runner->device(d).name] = {load.waiting, load.running};
   }

@@ -33,6 +33,8 @@ struct LargeStats {
   int64_t inflight_requests = 0;  // in the ledger of large matrices
   int64_t inflight_bytes = 0;
   LargeLoad load;                                 // each matrix once
+  LargeLoad gangs;                                // of these, for gangs
+  int64_t held = 0;                               // idle devices that wait for others of their gang
   std::map<std::string, LargeLoad> of_device;     // by its name; waiting: those that this device may take
   int64_t checkpoints = 0, checkpoint_bytes = 0;  // matrices with files, and room that is kept for these
 };

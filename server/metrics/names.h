@@ -102,6 +102,16 @@ inline constexpr MetricName kFactorBytesLimit{"svdserve_inflight_factor_limit_by
 inline constexpr MetricName kFactorsWaiting{"svdserve_waiting_factors",
                                             "Large matrices in the queue, which wait for a device or for memory."};
 inline constexpr MetricName kFactorsRunning{"svdserve_running_factors", "Large matrices that a device computes."};
+// Labels: members (2 4 8).
+inline constexpr MetricName kGangWait{
+    "svdserve_gang_wait_seconds",
+    "Time in the queue of each large matrix that several GPUs then computed together. members: how many."};
+inline constexpr MetricName kGangsWaiting{"svdserve_waiting_gangs",
+                                          "Large matrices in the queue for several GPUs together."};
+inline constexpr MetricName kGangsRunning{"svdserve_running_gangs",
+                                          "Large matrices that several GPUs compute together."};
+inline constexpr MetricName kGangHeld{
+    "svdserve_gang_held_devices", "GPUs without a large matrix, held for one that waits for other GPUs or for memory."};
 
 // --- queue and batches --------------------------------------------------------------------------
 inline constexpr MetricName kQueuedRequests{"svdserve_queued_requests", "Admitted requests that no device has taken."};
@@ -133,7 +143,8 @@ inline constexpr MetricName kDeviceUploaded{"svdserve_device_uploaded_bytes_tota
                                             "Bytes copied to the device; 0 on the host, which reads in place."};
 inline constexpr MetricName kDeviceDownloaded{"svdserve_device_downloaded_bytes_total",
                                               "Bytes copied from the device; 0 on the host, which writes in place."};
-inline constexpr MetricName kDeviceFaults{"svdserve_device_faults_total", "Batches that the device failed."};
+inline constexpr MetricName kDeviceFaults{"svdserve_device_faults_total",
+                                          "Batches and large matrices that the device failed, alone or in a gang."};
 inline constexpr MetricName kDeviceLost{"svdserve_device_losses_total", "Times a device failed for good."};
 inline constexpr MetricName kDeviceHangs{
     "svdserve_device_hangs_total",

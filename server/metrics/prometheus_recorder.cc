@@ -201,6 +201,11 @@ struct PrometheusRecorder::Impl {
   Gauge& factor_bytes_limit = gauge(registry, metric::kFactorBytesLimit);
   Gauge& factors_waiting = gauge(registry, metric::kFactorsWaiting);
   Gauge& factors_running = gauge(registry, metric::kFactorsRunning);
+  Family<Histogram>& gang_waits = histograms(registry, metric::kGangWait);
+  std::map<int, Histogram*> gang_wait;  // by the number of members
+  Gauge& gangs_waiting = gauge(registry, metric::kGangsWaiting);
+  Gauge& gangs_running = gauge(registry, metric::kGangsRunning);
+  Gauge& gang_held = gauge(registry, metric::kGangHeld);
 
   Gauge& ready = gauge(registry, metric::kReady);
   Gauge& devices = gauge(registry, metric::kDevices);
@@ -231,6 +236,9 @@ struct PrometheusRecorder::Impl {
     }
     for (int i = 0; i < kLargePhases; ++i) {
       factor_phase[i] = &factor_phases.Add({{"phase", name(static_cast<LargePhase>(i))}}, factor_time_buckets());
+    }
+    for (const int members : {2, 4, 8}) {
+      gang_wait[members] = &gang_waits.Add({{"members", std::to_string(members)}}, factor_time_buckets());
     }
     for (size_t i = 0; i < std::size(kRefusals); ++i) refusals[i] = &refused.Add({{"reason", name(kRefusals[i])}});
     for (int i = 0; i < kCutReasons; ++i) {
@@ -338,6 +346,12 @@ void PrometheusRecorder::large_phase_took(LargePhase phase, absl::Duration took)
   impl_->factor_phase[static_cast<size_t>(phase)]->Observe(absl::ToDoubleSeconds(took));
 }
 
+void PrometheusRecorder::gang_began(int members, absl::Duration waited) {
+  if (const auto found = impl_->gang_wait.find(members); found != impl_->gang_wait.end()) {
+    found->second->Observe(absl::ToDoubleSeconds(waited));
+  }
+}
+
 void PrometheusRecorder::large_computed(const LargeOutcome& outcome) {
   impl_->factor_sweeps.Increment(outcome.sweeps);
   impl_->factor_rotations.Increment(static_cast<double>(outcome.rotations));
@@ -400,6 +414,9 @@ std::string PrometheusRecorder::render(const GaugeReadings& readings) {
   impl_->checkpoint_bytes.Set(static_cast<double>(readings.checkpoint_bytes));
   impl_->factors_waiting.Set(static_cast<double>(readings.waiting_factors));
   impl_->factors_running.Set(static_cast<double>(readings.running_factors));
+  impl_->gangs_waiting.Set(static_cast<double>(readings.waiting_gangs));
+  impl_->gangs_running.Set(static_cast<double>(readings.running_gangs));
+  impl_->gang_held.Set(static_cast<double>(readings.gang_held_devices));
   impl_->queued_requests.Set(static_cast<double>(readings.queued_requests));
   impl_->oldest_queued.Set(readings.oldest_queued_seconds);
   impl_->waiting_requests.Set(static_cast<double>(readings.waiting_requests));

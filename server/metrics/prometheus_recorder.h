@@ -45,6 +45,7 @@ struct GaugeReadings {
   int64_t checkpoints = 0, checkpoint_bytes = 0;
   int64_t waiting_factors = 0;
   int64_t running_factors = 0;
+  int64_t waiting_gangs = 0, running_gangs = 0, gang_held_devices = 0;
   absl::Time tls_certificate_expiry = absl::InfiniteFuture();  // InfiniteFuture: there is none
   absl::Time tls_client_ca_expiry = absl::InfiniteFuture();
 };
@@ -74,6 +75,7 @@ class PrometheusRecorder final : public Recorder {
   void large_received(int64_t bytes) override;
   void large_sent(int64_t bytes) override;
   void large_phase_took(LargePhase phase, absl::Duration took) override;
+  void gang_began(int members, absl::Duration waited) override;
   void large_computed(const LargeOutcome& outcome) override;
   void large_failed(Reason reason) override;
   void large_resumed() override;

@@ -139,7 +139,7 @@ class Recorder {
   virtual void tls_files_read(bool loaded) = 0;
   // A batch goes to another device, since one failed it.
   virtual void batch_retried() = 0;
-  // A device failed a batch. `device`: its name.
+  // A device failed a batch or a large matrix, or a gang that it is in did. `device`: its name.
   virtual void device_fault(std::string_view device) = 0;
   // A device failed and takes no more work.
   virtual void device_lost(std::string_view device) = 0;
@@ -153,6 +153,8 @@ class Recorder {
   virtual void large_received(int64_t bytes) = 0;
   virtual void large_sent(int64_t bytes) = 0;
   virtual void large_phase_took(LargePhase phase, absl::Duration took) = 0;
+  // A gang of so many GPUs begins to compute a factor, which has waited in the queue.
+  virtual void gang_began(int members, absl::Duration waited) = 0;
   // A device computed a factor to its end.
   virtual void large_computed(const LargeOutcome& outcome) = 0;
   // A call of DecomposeLarge ended with an error.
@@ -183,6 +185,7 @@ class NullRecorder final : public Recorder {
   void large_received(int64_t) override {}
   void large_sent(int64_t) override {}
   void large_phase_took(LargePhase, absl::Duration) override {}
+  void gang_began(int, absl::Duration) override {}
   void large_computed(const LargeOutcome&) override {}
   void large_failed(Reason) override {}
   void large_resumed() override {}

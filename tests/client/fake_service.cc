@@ -309,6 +309,7 @@ class LargeCall {
     s.set_right_rows(right_rows_);
     s.set_method(v1::METHOD_JACOBI);
     s.set_device("fake:0");
+    s.set_members(1);
     s.set_sweeps(7);
     s.set_rotations(900);
     s.set_proper_rotations(800);

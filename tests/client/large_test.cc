@@ -59,6 +59,7 @@ TEST(Large, GivesResultsAndReport) {
   EXPECT_EQ(r.status, MatrixStatus::kOk);
   EXPECT_EQ(r.method, Method::kJacobi);
   EXPECT_EQ(r.device, "fake:0");
+  EXPECT_EQ(r.members, 1);
   EXPECT_EQ(r.sweeps, 7);
   EXPECT_EQ(r.rotations, 900);
   EXPECT_EQ(r.proper_rotations, 800);

@@ -444,6 +444,7 @@ TEST(LargeReplies, TheSummaryIsOfTheResults) {
   expect_invalid_large(of_summary([](auto* s) { s->set_left_columns(300); }), "300 columns of U");
   expect_invalid_large(of_summary([](auto* s) { s->set_right_rows(-1); }), "-1 rows of V^H");
   expect_invalid_large(of_summary([](auto* s) { s->set_sweeps(-1); }), "-1 sweeps");
+  expect_invalid_large(of_summary([](auto* s) { s->set_members(-1); }), "-1 devices");
   expect_invalid_large(of_summary([](auto* s) { s->set_rotations(-1); }), "-1 rotations");
   expect_invalid_large(of_summary([](auto* s) { s->set_proper_rotations(901); }), "901 of them proper");
   expect_invalid_large(of_summary([](auto* s) { s->set_status(v1::MATRIX_STATUS_NON_FINITE); }), "of a small matrix");

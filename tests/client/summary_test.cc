@@ -180,6 +180,12 @@ TEST(Summary, TimesStandAlone) {
   EXPECT_EQ(work_text(large),
             "upload 2 s, queue 0 s, compute 0 s, download 0 s\n"
             "1 sweep, 9 rotations, 0 of them proper\n");
+  StackReport gang{.stack = one, .seconds = 3};
+  gang.add(client::LargeReport{.device = "cuda:0,cuda:1", .sweeps = 3, .rotations = 9, .members = 2}, 0);
+  EXPECT_EQ(time_text(gang), "3 s on cuda:0,cuda:1\n");
+  EXPECT_EQ(work_text(gang),
+            "upload 0 s, queue 0 s, compute 0 s, download 0 s\n"
+            "3 sweeps on 2 devices together, 9 rotations, 0 of them proper\n");
 }
 
 TEST(Units, HaveThreeDigits) {

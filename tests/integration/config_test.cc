@@ -64,6 +64,9 @@ TEST(ConfigTest, DevicesAreAutoOrAList) {
   EXPECT_TRUE(devices("cuda:1,cuda").cuda_ordinals.empty());  // all of them: that one, too
   EXPECT_THAT(describe(read({"--devices=host,cuda:2,cuda:0"}).config), HasSubstr("devices=cuda:0,cuda:2,host"));
   EXPECT_EQ(read({}).config.cuda_slot_bytes, 8 << 20);
+  EXPECT_EQ(read({}).config.large_gpus, LargeGpus::kOne);
+  EXPECT_EQ(read({"--large-gpus=4"}).config.large_gpus, LargeGpus::kFour);
+  EXPECT_EQ(read({"--large-gpus=auto"}).config.large_gpus, LargeGpus::kAuto);
 }
 
 TEST(ConfigTest, BadValuesNameTheirFlag) {
@@ -81,6 +84,7 @@ TEST(ConfigTest, BadValuesNameTheirFlag) {
       {"--simd=sse", "--simd"},
       {"--on-device-lost=panic", "--on-device-lost"},
       {"--watchdog-timeout=1us", "--watchdog-timeout"},
+      {"--large-gpus=3", "--large-gpus needs one of 1, 2, 4, 8, auto, not"},
       {"--devices=", "--devices"},
       {"--devices=gpu", "--devices"},
       {"--devices=cuda:", "--devices"},
@@ -231,6 +235,7 @@ TEST(ConfigTest, HelpAndDescriptionNameEveryFlag) {
                            "host-devices",
                            "threads",
                            "large-threads",
+                           "large-gpus",
                            "simd",
                            "calibration-time",
                            "drain-delay",

@@ -1,5 +1,5 @@
 // GPUs that fail and hang, through the real server with the fake CUDA back end (fake_cuda.h). Readiness, the policy of
-// --on-device-lost, and a reply to every request. The bits that the fake computes mean nothing, so only the status of
+// --on-device-lost, a reply to every request, and gangs of GPUs. The bits that the fake computes mean nothing, so only the status of
 // an answer is looked at.
 #include <gmock/gmock.h>
 #include <grpc/health/v1/health.grpc.pb.h>
@@ -18,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "tests/support/running_server.h"
 #include "tests/support/wire.h"
+#include "wire/crc32c.h"
 
 namespace svdserve::testing {
 namespace {
@@ -285,6 +286,60 @@ TEST(DeviceFaultTest, AGpuThatHasNoMemoryForABatchServesOn) {
   EXPECT_THAT(server.log(), ::testing::ContainsRegex("event=device_fault device=cuda:0 .* calls=of-a-fault"));
   EXPECT_EQ(server.metric("svdserve_degraded"), 0);  // it failed one batch and serves on
   expect_ready(server, true);
+}
+
+// Sends a large matrix of zeros. The summary, or one without a device where the call fails.
+v1::LargeSummary decompose_large(const std::shared_ptr<grpc::Channel>& channel, v1::PivotStrategy strategy) {
+  grpc::ClientContext context;
+  const auto stub = v1::SvdService::NewStub(channel);
+  const auto stream = stub->DecomposeLarge(&context);
+  v1::DecomposeLargeRequest request;
+  v1::LargeOpen& open = *request.mutable_open();
+  open.set_data_type(v1::DATA_TYPE_F64);
+  open.set_memory_order(v1::MEMORY_ORDER_COLUMN_MAJOR);
+  open.set_rows(40);
+  open.set_cols(40);
+  open.mutable_options()->set_pivot_strategy(strategy);
+  EXPECT_TRUE(stream->Write(request));
+  v1::LargeChunk& chunk = *request.mutable_chunk();
+  chunk.set_data(std::string(40 * 40 * sizeof(double), '\0'));
+  chunk.set_crc32c(crc32c(0, chunk.data().data(), chunk.data().size()));
+  EXPECT_TRUE(stream->Write(request));
+  request.mutable_commit();
+  EXPECT_TRUE(stream->Write(request));
+  v1::LargeSummary summary;
+  v1::DecomposeLargeResponse response;
+  while (stream->Read(&response)) {
+    if (response.has_summary()) summary = response.summary();
+  }
+  const grpc::Status status = stream->Finish();
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  return summary;
+}
+
+TEST(DeviceFaultTest, AGangOfGpusTakesALargeMatrix) {
+  FakeGpus gpus(2);
+  gpus.Set("SVDSERVE_FAKE_CUDA_LARGE", "1");
+  const std::string waits = "svdserve_gang_wait_seconds_count";
+  {
+    RunningServer server(flags({"--large-gpus=4"}));
+    EXPECT_THAT(server.log(), HasSubstr("--large-gpus=4, but 2 GPUs compute large matrices"));
+    const auto channel = connect(server.address());
+    const v1::LargeSummary together = decompose_large(channel, v1::PIVOT_STRATEGY_RECURSIVE);
+    EXPECT_EQ(together.device(), "cuda:0,cuda:1");
+    EXPECT_EQ(together.members(), 2);
+    EXPECT_EQ(server.metric(waits, {"members=\"2\""}), 1);
+    EXPECT_EQ(server.metric("svdserve_running_gangs"), 0);
+    // A strategy that is not for a gang: each of the GPUs fails it by itself.
+    const v1::LargeSummary alone = decompose_large(channel, v1::PIVOT_STRATEGY_ROUND_ROBIN);
+    EXPECT_EQ(alone.device(), "host:0");
+    EXPECT_EQ(alone.members(), 1);
+    EXPECT_EQ(server.metric(waits, {"members=\"2\""}), 1);
+    EXPECT_EQ(server.metric("svdserve_device_faults_total", {"device=\"cuda:1\""}), 1);
+  }
+  RunningServer server(flags({}));
+  EXPECT_EQ(decompose_large(connect(server.address()), v1::PIVOT_STRATEGY_RECURSIVE).device(), "host:0");
+  EXPECT_EQ(server.metric(waits, {"members=\"2\""}), 0) << "by default there are no gangs";
 }
 
 }  // namespace

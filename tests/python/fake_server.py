@@ -219,7 +219,7 @@ class Large:
                        sweeps=7, rotations=900, proper_rotations=800,
                        timing=dict(upload_seconds=1, queue_seconds=2, compute_seconds=3, download_seconds=4),
                        phases=[dict(name="qr", seconds=0.5, flops=1e6)], values=values, left_columns=left,
-                       right_rows=right)
+                       right_rows=right, members=1)
         if first.problem:
             summary.update(rank=values, factor_condition=2.5)
         if first.options.top_k:

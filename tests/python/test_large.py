@@ -159,7 +159,7 @@ def test_what_the_summary_says(either, rng):
     assert summary == svdserve.LargeSummary(
         status=MatrixStatus.OK, method="jacobi", device="fake:0", sweeps=7, rotations=900, proper_rotations=800,
         upload_seconds=1, queue_seconds=2, compute_seconds=3, download_seconds=4,
-        phases=(svdserve.Phase("qr", 0.5, 1e6),), certificate=svdserve.Certificate(1e-15, 2e-15, 3e-15))
+        phases=(svdserve.Phase("qr", 0.5, 1e6),), certificate=svdserve.Certificate(1e-15, 2e-15, 3e-15), members=1)
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "c16"])

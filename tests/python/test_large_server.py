@@ -93,6 +93,7 @@ def test_every_strategy_and_variant(client, rng, strategy, variant):
     check(a, result, False)
     (summary,) = result.summaries
     assert summary.method == "jacobi" and summary.sweeps > 0 and summary.rotations >= summary.proper_rotations > 0
+    assert summary.device.startswith("host:") and summary.members == 1
     assert 0 < result.certificate.residual < 1e-13 and 0 < result.certificate.left_orthogonality < 1e-11
 
 

@@ -219,6 +219,7 @@ LARGE_LIES = {
     "columns of U": (of_step("summary", left_columns=1), "1 columns of U"),
     "rows of V^H": (of_step("summary", right_rows=0), "0 rows of V"),
     "sweeps": (of_step("summary", sweeps=-1), "-1 sweeps"),
+    "members": (of_step("summary", members=-1), "-1 devices"),
     "rotations": (of_step("summary", rotations=-1), "-1 rotations"),
     "proper rotations": (of_step("summary", proper_rotations=901), "901 of them proper"),
     "a status of small matrices": (of_step("summary", status=1), "status of a small matrix"),

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "server/base/mutex.h"
@@ -86,6 +87,10 @@ class CountingRecorder final : public Recorder {
     MutexLock lock(&mu_);
     factors_.sweeps += outcome.sweeps;
   }
+  void gang_began(int members, absl::Duration waited) override {
+    MutexLock lock(&mu_);
+    factors_.gangs.push_back({members, waited});
+  }
   void large_failed(Reason reason) override {
     MutexLock lock(&mu_);
     factors_.failures.push_back(reason);
@@ -104,6 +109,7 @@ class CountingRecorder final : public Recorder {
     int64_t sweeps = 0;
     int resumed = 0, checkpoint_failures = 0;
     std::map<LargePhase, std::vector<absl::Duration>> phases;
+    std::vector<std::pair<int, absl::Duration>> gangs;  // members, time in the queue
     std::vector<Reason> failures;
   };
   Factors factors() {

@@ -280,6 +280,9 @@ TEST(LargeCodecTest, ProgressAndSummary) {
   summary.outcome.subspace_steps = 5;
   EXPECT_EQ(parsed(summary).summary().method(), v1::METHOD_AUTO);
   EXPECT_EQ(parsed(summary).summary().subspace_steps(), 5);
+  EXPECT_EQ(got.members(), 1);
+  summary.outcome.members = 4;
+  EXPECT_EQ(parsed(summary).summary().members(), 4);
   summary.outcome.out_of_range = true;
   summary.plan.options.certificate = false;
   EXPECT_EQ(parsed(summary).summary().status(), v1::MATRIX_STATUS_OUT_OF_RANGE);

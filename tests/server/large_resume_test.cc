@@ -49,10 +49,10 @@ class LargeResumeTest : public ::testing::Test {
     pipeline_ =
         std::make_unique<LargePipeline>(options, std::move(devices), &clock_, &recorder_, nullptr, std::move(store));
   }
-  // The server ends, and its calls with it.
+  // The server ends, and its calls with it. They end before the engine may go on, so that it computes nothing more.
   void stop() {
-    controls_->open();
     for (const auto& call : calls_) call->end();
+    controls_->open();
     calls_.clear();
     pipeline_.reset();
   }

@@ -107,7 +107,7 @@ TEST(MakeFactorDevices, GpusComeFirstAndTheHostAlways) {
     *status = {801, "libcusolver.so.12 is missing", false};
     return nullptr;
   };
-  const MadeLargeDevices made = make_large_devices(infos, 1, cuda);
+  const MadeLargeDevices made = make_large_devices(infos, 1, LargeGpus::kOne, cuda);
   EXPECT_THAT(asked, ElementsAre(1, 2, 3));
   EXPECT_THAT(made.refusals, ElementsAre("cuda:2 computes no large matrices: libcusolver.so.12 is missing"));
   ASSERT_EQ(made.devices.size(), 3u);

@@ -149,7 +149,8 @@ Json::Object json_of(const StackReport& r, bool with_values) {
                            {"sweeps", r.sweeps},
                            {"rotations", r.rotations},
                            {"proper_rotations", r.proper_rotations},
-                           {"subspace_steps", r.subspace_steps}});
+                           {"subspace_steps", r.subspace_steps},
+                           {"members", r.members}});
   if (with_values) add("values", all_values(r));
   return object;
 }

@@ -173,6 +173,7 @@ void StackReport::add(const client::LargeReport& report, int64_t index) {
   if (report.status != MatrixStatus::kOk) exceptions.push_back({index, report.status});
   sweeps += report.sweeps;
   subspace_steps += report.subspace_steps;
+  members = std::max(members, report.members);
   rotations += report.rotations;
   proper_rotations += report.proper_rotations;
   upload_seconds += report.upload_seconds;
@@ -275,8 +276,9 @@ std::string work_text(const StackReport& r) {
       absl::StrAppend(&text, r.subspace_steps, r.subspace_steps == 1 ? " step" : " steps", " of a subspace\n");
     }
     if (r.sweeps > 0) {
-      absl::StrAppend(&text, r.sweeps, r.sweeps == 1 ? " sweep, " : " sweeps, ", r.rotations, " rotations, ",
-                      r.proper_rotations, " of them proper\n");
+      const std::string together = r.members > 1 ? absl::StrCat(" on ", r.members, " devices together") : "";
+      absl::StrAppend(&text, r.sweeps, r.sweeps == 1 ? " sweep" : " sweeps", together, ", ", r.rotations,
+                      " rotations, ", r.proper_rotations, " of them proper\n");
     }
     return text;
   }

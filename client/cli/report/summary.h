@@ -44,6 +44,7 @@ struct StackReport {
   // Sums over large matrices.
   bool is_large = false;
   int64_t sweeps = 0, subspace_steps = 0, rotations = 0, proper_rotations = 0;
+  int32_t members = 0;  // the most devices that computed the sweeps of one of them together
 
   // From the report of a batch, or of one more large matrix, that of the given index.
   void add(const client::Report& report);

@@ -138,6 +138,7 @@ Status LargeReceiver::take_summary(const LargeReply& reply) {
                          std::to_string(r.rotations) + " rotations, " + std::to_string(r.proper_rotations) +
                          " of them proper");
   }
+  if (r.members < 0) return invalid_reply("its summary counts " + std::to_string(r.members) + " devices");
   if (r.rank < 0 || r.rank > sizes_.values) {
     return invalid_reply("its summary has the rank " + std::to_string(r.rank));
   }

@@ -49,6 +49,7 @@ LargeReport read(const v1::LargeSummary& from) {
   to.rank = from.rank();
   to.factor_condition = from.factor_condition();
   to.subspace_steps = from.subspace_steps();
+  to.members = from.members();
   return to;
 }
 

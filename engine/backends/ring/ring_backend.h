@@ -83,6 +83,14 @@ class RingBackend {
   }
 
   const RingReport& report() const { return report_; }
+  // Adds the ring's part to the outcome of a matrix.
+  void tell(LargeOutcome& outcome) const {
+    outcome.members = report_.members;
+    const bool has_results = outcome.status == LargeStatus::kOk || outcome.status == LargeStatus::kNotConverged;
+    if (!has_results || report_.lost == 0) return;
+    outcome.device_lost = true;
+    outcome.detail = report_.last_failure;
+  }
 
   // --- Home's, as they are --------------------------------------------------------------------------------------------
 

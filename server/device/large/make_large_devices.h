@@ -10,22 +10,29 @@
 #include "engine/cuda_large_engine.h"
 #include "server/device/device.h"
 #include "server/device/large/large_runner.h"
+#include "server/device_selection.h"
 
 namespace svdserve::server {
 
 struct MadeLargeDevices {
-  std::vector<LargeDevice> devices;   // GPUs in their order, then the host; never empty
-  std::vector<std::string> refusals;  // one line each: which GPU takes no factors, and why
+  std::vector<LargeDevice> devices;   // GPUs in their order, their gangs, then the host; never empty
+  std::vector<std::string> refusals;  // one line each: which GPU or gang takes no factors, and why
 };
 
 // How a GPU becomes a device for factors: open_cuda_large_engine(), or what a test gives.
 using CudaLargeFactory = std::function<std::unique_ptr<LargeEngine>(int ordinal, CudaStatus* status)>;
 
+// How GPUs become a gang: open_cuda_ring_engine(), or what a test gives.
+using CudaRingFactory = std::function<std::unique_ptr<LargeEngine>(const std::vector<int>& ordinals, CudaStatus*)>;
+
 // `batch_devices` are those of the server that take batches: each GPU of them takes factors, too, in what memory its
 // lanes leave. threads: of the host's engine; 0: every core. The host is always among them: it takes what nobody else
 // can.
-MadeLargeDevices make_large_devices(absl::Span<const DeviceInfo> batch_devices, int threads,
-                                    const CudaLargeFactory& cuda = open_cuda_large_engine);
+// Gangs have `gpus` members, or half as many, and so on: the small ones are for when a GPU is lost. Members are
+// neighbours, and no GPU is in two gangs of one size.
+MadeLargeDevices make_large_devices(absl::Span<const DeviceInfo> batch_devices, int threads, LargeGpus gpus,
+                                    const CudaLargeFactory& cuda = open_cuda_large_engine,
+                                    const CudaRingFactory& ring = open_cuda_ring_engine);
 
 }  // namespace svdserve::server
 #endif  // SVDSERVE_SERVER_DEVICE_LARGE_MAKE_LARGE_DEVICES_H_

@@ -207,6 +207,7 @@ v1::LargeSummary wire_summary(const LargeSummary& from) {
   to.set_rank(outcome.rank);
   to.set_factor_condition(outcome.factor_condition);
   to.set_subspace_steps(outcome.subspace_steps);
+  to.set_members(outcome.members);
   return to;
 }
 

@@ -8,7 +8,8 @@
 //   SVDSERVE_FAKE_CUDA_RESIZED   a struct that is 8 bytes larger in its table, by its name in plugin_abi.h; "version":
 //                                the table's version is not the one that was asked for; "release": its first digit
 //                                is 9
-//   SVDSERVE_FAKE_CUDA_LARGE     set: the devices take large matrices, and compute nothing of them
+//   SVDSERVE_FAKE_CUDA_LARGE     set: the devices take large matrices. One fails them, several together do not, but
+//                                compute nothing of them
 //   SVDSERVE_FAKE_CUDA_FAULT     CALL:N:KIND, such as launch:3:sticky; kinds: memory ordinary sticky hang
 //   SVDSERVE_FAKE_CUDA_FAULT_FILE  a file that is read at each call, for faults of a process that runs: when its text
 //                                changes to a CALL:N:KIND, the n-th such call from then on fails; a hang ends when it

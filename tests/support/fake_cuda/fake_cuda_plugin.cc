@@ -409,6 +409,7 @@ constexpr SvdserveCudaApi kApi = {
     [](const int32_t*, int32_t count, const LargePlan*, const LargeOperands*, const SvdserveCudaLargeControl*,
        SvdserveCudaLargeOutcome* outcome) {
       *outcome = {};
+      outcome->report.status = LargeStatus::kOk;
       outcome->members = count;
     },
 };

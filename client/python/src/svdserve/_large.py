@@ -249,6 +249,8 @@ class Factor:
             raise invalid_reply(f"its summary has the rank {s.rank}")
         if s.subspace_steps < 0:
             raise invalid_reply(f"its summary counts {s.subspace_steps} steps of a subspace")
+        if s.members < 0:
+            raise invalid_reply(f"its summary counts {s.members} devices")
         if s.sweeps < 0 or not 0 <= s.proper_rotations <= s.rotations:
             raise invalid_reply(f"its summary counts {s.sweeps} sweeps and {s.rotations} rotations, "
                                 f"{s.proper_rotations} of them proper")
@@ -282,7 +284,8 @@ def summary(message: Any) -> LargeSummary:
         phases=tuple(Phase(p.name, p.seconds, p.flops) for p in message.phases),
         certificate=Certificate(message.certificate.residual, message.certificate.left_orthogonality,
                                 message.certificate.right_orthogonality) if message.HasField("certificate") else None,
-        rank=message.rank, factor_condition=message.factor_condition or None, subspace_steps=message.subspace_steps)
+        rank=message.rank, factor_condition=message.factor_condition or None, subspace_steps=message.subspace_steps,
+        members=message.members)
 
 
 #: The largest min(m, n) of a single matrix that is computed in a few milliseconds, progress or not.

@@ -101,7 +101,7 @@ class LargeSummary:
     #: The method used. SVDs: "auto" where sweeps started from an eigenbasis, or a subspace had the triplets; else
     #: "jacobi". Eigenproblems: never "auto".
     method: str
-    device: str
+    device: str  #: several that computed it together are joined by a comma
     sweeps: int
     rotations: int
     proper_rotations: int
@@ -117,6 +117,8 @@ class LargeSummary:
     #: most 10 max(m, 8) u times this.
     factor_condition: float | None = None
     subspace_steps: int = 0  #: with top_k: of the subspace that gave the results; 0: all triplets were computed
+    #: Devices that computed the last sweep together. 1: one device computed all of it. 0: an older server does not say.
+    members: int = 0
 
 
 class _Reported(Generic[StatusT]):

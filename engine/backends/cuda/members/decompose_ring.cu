@@ -50,7 +50,7 @@ LargeOutcome decompose(LargeLane& lane, DeviceArena& arena, const std::vector<in
   settings.checkpoints = false;
   Ring backend(home, make, settings, watch);
   LargeOutcome outcome = large::decompose(backend, plan, operands, control);
-  outcome.members = backend.report().members;
+  backend.tell(outcome);
   return outcome;
 }
 

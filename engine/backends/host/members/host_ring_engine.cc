@@ -81,7 +81,7 @@ class HostRingEngine : public LargeEngine {
     const int count = static_cast<int>(arenas_.size());
     ring::RingBackend<host::HostLargeBackend<E>, Member> backend(home, make, {count, kDeadline}, watch);
     LargeOutcome outcome = large::decompose(backend, plan, operands, control);
-    outcome.members = backend.report().members;
+    backend.tell(outcome);
     return outcome;
   }
 
