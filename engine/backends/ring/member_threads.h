@@ -72,7 +72,7 @@ class MemberThreads {
                                Function function);
 
  private:
-  // The next task of a thread. It is the thread's, too, which may be left behind.
+  // What a thread is to do next. It is the thread's, too, which may be left behind.
   struct Desk {
     std::mutex mutex;
     std::condition_variable changed;
