@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "engine/algorithms/large/large_backend.h"
@@ -27,21 +28,6 @@ std::string detail_of(const std::exception_ptr& error) {
   } catch (...) {
     return "an unknown error";
   }
-}
-
-// Adds a member that threw. One that was ended by another's failure is none. Returns whether it was cancelled.
-bool add_failure(int member, const std::exception_ptr& error, std::vector<RingFailure>& failures) {
-  bool cancelled = false;
-  try {
-    std::rethrow_exception(error);
-  } catch (const RingEnded&) {
-    return false;
-  } catch (const large::LargeStop& stop) {
-    cancelled = stop.status == LargeStatus::kCancelled;
-  } catch (...) {
-  }
-  failures.push_back({member, detail_of(error)});
-  return cancelled;
 }
 
 }  // namespace
@@ -72,136 +58,128 @@ void MeetingPlace::end() {
   changed_.notify_all();
 }
 
-MemberThreads::MemberThreads(int members) : workers_(static_cast<size_t>(members)) {
-  for (size_t m = 0; m < workers_.size(); ++m) {
-    try {
-      workers_[m].thread =
-          std::thread([member = static_cast<int>(m), desk = workers_[m].desk] { work(member, *desk); });
-    } catch (const std::system_error&) {
-      continue;  // run() tells
-    }
-  }
-}
+// One call of run_members().
+class MemberRun {
+ public:
+  using Function = std::function<void(int, MeetingPlace&)>;
 
-MemberThreads::~MemberThreads() {
-  for (Worker& worker : workers_) {
-    {
-      const std::lock_guard lock(worker.desk->mutex);
-      worker.desk->closed = true;
-    }
-    worker.desk->changed.notify_all();
-    if (!worker.thread.joinable()) continue;
-    if (worker.late) {
-      worker.thread.detach();
-    } else {
-      worker.thread.join();
-    }
-  }
-}
+  MemberRun(int members, milliseconds deadline, const std::function<bool()>& is_cancelled)
+      : place_(std::make_shared<MeetingPlace>(members)),
+        late_(static_cast<size_t>(members), 0),
+        look_(std::clamp<milliseconds>(deadline / kLeastLooks, milliseconds(1), kLook)),
+        looks_(deadline / look_),
+        is_cancelled_(is_cancelled) {}
 
-void MemberThreads::work(int member, Desk& desk) {
-  for (;;) {
-    std::shared_ptr<MeetingPlace> place;
-    std::shared_ptr<const Function> function;
-    {
-      std::unique_lock lock(desk.mutex);
-      desk.changed.wait(lock, [&] { return desk.closed || desk.place != nullptr; });
-      if (desk.place == nullptr) return;
-      place = std::move(desk.place);
-      function = std::move(desk.function);
-    }
-    compute(member, place, std::move(function));
-  }
-}
-
-void MemberThreads::compute(int member, const std::shared_ptr<MeetingPlace>& place,
-                            std::shared_ptr<const Function> function) {
-  std::exception_ptr error;
-  try {
-    (*function)(member, *place);
-  } catch (...) {
-    error = std::current_exception();
-  }
-  function.reset();  // what it holds goes before anybody thinks that this thread is done
-  const std::lock_guard lock(place->mutex_);
-  MeetingPlace::Member& own = place->members_[static_cast<size_t>(member)];
-  own.error = error;
-  own.done = true;
-  if (error) place->ended_ = true;
-  place->changed_.notify_all();
-}
-
-void MemberThreads::hand_out(const std::shared_ptr<MeetingPlace>& place,
-                             const std::shared_ptr<const Function>& function) {
-  for (size_t m = 0; m < workers_.size(); ++m) {
-    if (!workers_[m].thread.joinable()) {
-      const std::lock_guard lock(place->mutex_);
-      MeetingPlace::Member& own = place->members_[m];
-      own.error = std::make_exception_ptr(large::LargeStop{LargeStatus::kFault, "no thread for a member"});
-      own.done = place->ended_ = true;
-      continue;
-    }
-    Desk& desk = *workers_[m].desk;
-    {
-      const std::lock_guard lock(desk.mutex);
-      desk.place = place;
-      desk.function = function;
-    }
-    desk.changed.notify_all();
-  }
-}
-
-bool MemberThreads::watch(MeetingPlace& place, milliseconds deadline, const std::function<bool()>& is_cancelled) {
-  const milliseconds look = std::clamp<milliseconds>(deadline / kLeastLooks, milliseconds(1), kLook);
-  const int64_t looks = deadline / look, looks_after_cancel = std::min<int64_t>(looks, kCancelDeadline / look);
-  std::vector<uint64_t> beats(workers_.size(), 0);
-  std::vector<int64_t> quiet(workers_.size(), 0);
-  bool cancelled = false;
-  std::unique_lock lock(place.mutex_);
-  const auto is_over = [&] {
-    for (size_t m = 0; m < workers_.size(); ++m) {
-      if (!place.members_[m].done && !workers_[m].late) return false;
-    }
-    return true;
-  };
-  while (!place.changed_.wait_for(lock, look, is_over)) {
-    cancelled = cancelled || (is_cancelled && is_cancelled());
-    if (cancelled) place.ended_ = true;
-    for (size_t m = 0; m < workers_.size(); ++m) {
-      const MeetingPlace::Member& member = place.members_[m];
-      const bool moves = member.done || member.waiting || member.beats != beats[m];
-      beats[m] = member.beats;
-      quiet[m] = moves ? 0 : quiet[m] + 1;
-      if (quiet[m] < (cancelled ? looks_after_cancel : looks)) continue;
-      workers_[m].late = true;
-      place.ended_ = true;
-    }
-    if (place.ended_) place.changed_.notify_all();
-  }
-  return cancelled;
-}
-
-std::vector<RingFailure> MemberThreads::run(milliseconds deadline, const std::function<bool()>& is_cancelled,
-                                            Function function) {
-  const auto place = std::make_shared<MeetingPlace>(static_cast<int>(workers_.size()));
-  hand_out(place, std::make_shared<const Function>(std::move(function)));
-  bool cancelled = watch(*place, deadline, is_cancelled);
-  std::vector<RingFailure> failures;
-  {
-    const std::lock_guard lock(place->mutex_);
-    for (size_t m = 0; m < workers_.size(); ++m) {
-      const std::exception_ptr error = place->members_[m].error;
-      if (workers_[m].late) {
-        failures.push_back({static_cast<int>(m), "did not respond in time"});
-      } else if (error) {
-        cancelled = add_failure(static_cast<int>(m), error, failures) || cancelled;
+  std::vector<RingFailure> run(const Function& function) {
+    const auto shared = std::make_shared<const Function>(function);
+    for (size_t m = 0; m < late_.size(); ++m) start(static_cast<int>(m), shared);
+    watch();
+    for (size_t m = 0; m < threads_.size(); ++m) {
+      if (!threads_[m].joinable()) continue;
+      if (late_[m]) {
+        threads_[m].detach();
+      } else {
+        threads_[m].join();
       }
     }
+    return failures();
   }
-  // A cancel may have come between the last look and a member that became late.
-  if (!cancelled && !failures.empty() && is_cancelled) cancelled = is_cancelled();
-  if (cancelled) throw large::LargeStop{LargeStatus::kCancelled, "cancelled"};
-  return failures;
+
+ private:
+  void start(int member, const std::shared_ptr<const Function>& function) {
+    try {
+      threads_.emplace_back([place = place_, function = std::shared_ptr<const Function>(function), member]() mutable {
+        std::exception_ptr error;
+        try {
+          (*function)(member, *place);
+        } catch (...) {
+          error = std::current_exception();
+        }
+        function.reset();  // what it holds goes before anybody thinks that this thread is done
+        const std::lock_guard lock(place->mutex_);
+        MeetingPlace::Member& own = place->members_[static_cast<size_t>(member)];
+        own.error = error;
+        own.done = true;
+        if (error) place->ended_ = true;
+        place->changed_.notify_all();
+      });
+    } catch (const std::system_error&) {
+      threads_.emplace_back();
+      const std::lock_guard lock(place_->mutex_);
+      MeetingPlace::Member& own = place_->members_[static_cast<size_t>(member)];
+      own.error = std::make_exception_ptr(large::LargeStop{LargeStatus::kFault, "no thread for a member"});
+      own.done = place_->ended_ = true;
+    }
+  }
+
+  // Until every member is done or late.
+  void watch() {
+    std::vector<uint64_t> beats(late_.size(), 0);
+    std::vector<int64_t> quiet(late_.size(), 0);
+    std::unique_lock lock(place_->mutex_);
+    const auto is_over = [&] {
+      for (size_t m = 0; m < late_.size(); ++m) {
+        if (!place_->members_[m].done && !late_[m]) return false;
+      }
+      return true;
+    };
+    while (!place_->changed_.wait_for(lock, look_, is_over)) {
+      cancelled_ = cancelled_ || (is_cancelled_ && is_cancelled_());
+      if (cancelled_) place_->ended_ = true;
+      for (size_t m = 0; m < late_.size(); ++m) {
+        const MeetingPlace::Member& member = place_->members_[m];
+        const bool moves = member.done || member.waiting || member.beats != beats[m];
+        beats[m] = member.beats;
+        quiet[m] = moves ? 0 : quiet[m] + 1;
+        if (quiet[m] < (cancelled_ ? std::min<int64_t>(looks_, kCancelDeadline / look_) : looks_)) continue;
+        late_[m] = 1;
+        place_->ended_ = true;
+      }
+      if (place_->ended_) place_->changed_.notify_all();
+    }
+  }
+
+  std::vector<RingFailure> failures() {
+    std::vector<RingFailure> failures;
+    const std::lock_guard lock(place_->mutex_);
+    for (size_t m = 0; m < late_.size(); ++m) {
+      const std::exception_ptr error = place_->members_[m].error;
+      if (late_[m]) {
+        failures.push_back({static_cast<int>(m), "did not respond in time"});
+      } else if (error) {
+        add(static_cast<int>(m), error, failures);
+      }
+    }
+    // A cancel may have come between the last look and a member that became late.
+    if (!cancelled_ && !failures.empty() && is_cancelled_) cancelled_ = is_cancelled_();
+    if (cancelled_) throw large::LargeStop{LargeStatus::kCancelled, "cancelled"};
+    return failures;
+  }
+
+  void add(int member, const std::exception_ptr& error, std::vector<RingFailure>& failures) {
+    try {
+      std::rethrow_exception(error);
+    } catch (const RingEnded&) {
+      return;
+    } catch (const large::LargeStop& stop) {
+      cancelled_ = cancelled_ || stop.status == LargeStatus::kCancelled;
+    } catch (...) {
+    }
+    failures.push_back({member, detail_of(error)});
+  }
+
+  std::shared_ptr<MeetingPlace> place_;
+  std::vector<std::thread> threads_;
+  std::vector<char> late_;
+  const milliseconds look_;
+  const int64_t looks_;
+  const std::function<bool()>& is_cancelled_;
+  bool cancelled_ = false;
+};
+
+std::vector<RingFailure> run_members(int members, milliseconds deadline, const std::function<bool()>& is_cancelled,
+                                     const std::function<void(int, MeetingPlace&)>& function) {
+  return MemberRun(members, deadline, is_cancelled).run(function);
 }
 
 }  // namespace svdserve::ring

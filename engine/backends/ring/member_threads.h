@@ -1,5 +1,4 @@
-// A thread for each member of a ring, which computes one list of actions after the other. New threads for each list took
-// a GPU up to a millisecond, as long as some p-steps. No thread waits for a member that failed.
+// A thread for each member of a ring, for as long as a list of actions takes. No thread waits for a member that failed.
 //
 // A member fails if its function throws, or if nothing of it moves for the deadline. Then all meetings end, and so do the
 // functions of the others, at their next meeting. run() returns when all that have not failed are done. A thread that
@@ -15,7 +14,6 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <vector>
 
 namespace svdserve::ring {
@@ -34,7 +32,7 @@ class MeetingPlace {
   void end();
 
  private:
-  friend class MemberThreads;
+  friend class MemberRun;
   struct Member {
     int64_t arrived = -1;
     uint64_t beats = 0;    // grows while it is alive
@@ -54,46 +52,12 @@ struct RingFailure {
   std::string detail;
 };
 
-// Used by one thread at a time.
-class MemberThreads {
- public:
-  using Function = std::function<void(int member, MeetingPlace& place)>;
-
-  explicit MemberThreads(int members);
-  // Waits for the threads, but for those that are late.
-  ~MemberThreads();
-  MemberThreads(const MemberThreads&) = delete;
-  MemberThreads& operator=(const MemberThreads&) = delete;
-
-  // Runs function(member, place) for each member. Returns those that failed; after that the threads are only destroyed.
-  // Throws LargeStop{kCancelled} if one of them did, or `is_cancelled` said so. `deadline`: without a sign of life. It is
-  // counted in looks at the members, so that a machine that stands still as a whole makes nobody late.
-  std::vector<RingFailure> run(std::chrono::milliseconds deadline, const std::function<bool()>& is_cancelled,
-                               Function function);
-
- private:
-  // What a thread is to do next. It is the thread's, too, which may be left behind.
-  struct Desk {
-    std::mutex mutex;
-    std::condition_variable changed;
-    std::shared_ptr<MeetingPlace> place;  // of the task that is to be done, or null
-    std::shared_ptr<const Function> function;
-    bool closed = false;
-  };
-  struct Worker {
-    std::shared_ptr<Desk> desk = std::make_shared<Desk>();
-    std::thread thread;  // none: there was none to be had
-    bool late = false;
-  };
-
-  static void work(int member, Desk& desk);
-  static void compute(int member, const std::shared_ptr<MeetingPlace>& place, std::shared_ptr<const Function> function);
-  void hand_out(const std::shared_ptr<MeetingPlace>& place, const std::shared_ptr<const Function>& function);
-  // Until every member is done or late. Returns whether it was cancelled.
-  bool watch(MeetingPlace& place, std::chrono::milliseconds deadline, const std::function<bool()>& is_cancelled);
-
-  std::vector<Worker> workers_;
-};
+// function(member, place) on a thread for each member. Returns those that failed. Throws LargeStop{kCancelled} if one of
+// them did, or `is_cancelled` said so. `deadline`: without a sign of life. It is counted in
+// looks at the members, so that a machine that stands still as a whole makes nobody late.
+std::vector<RingFailure> run_members(int members, std::chrono::milliseconds deadline,
+                                     const std::function<bool()>& is_cancelled,
+                                     const std::function<void(int, MeetingPlace&)>& function);
 
 }  // namespace svdserve::ring
 #endif  // SVDSERVE_ENGINE_BACKENDS_RING_MEMBER_THREADS_H_

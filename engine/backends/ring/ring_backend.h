@@ -241,7 +241,6 @@ class RingBackend {
   }
 
   void give_members_up() {
-    threads_.reset();  // before the members, which a thread of theirs may still use
     members_.clear();
     layout_.reset();
     unions_.reset();
@@ -298,7 +297,6 @@ class RingBackend {
     while (!is_ring_size(static_cast<int>(devices.size()))) devices.pop_back();
     report_.members = static_cast<int>(devices.size());
     members_ = make_(devices);
-    threads_ = std::make_unique<MemberThreads>(report_.members);
     unions_ = std::make_unique<Unions>(report_.members, matrix_->x.cols, matrix_->width);
     layout_ = std::make_unique<RingLayout>(*unions_);
     const auto shared = share();
@@ -368,7 +366,7 @@ class RingBackend {
       for (const auto& member : shared.members) member->stop();
       return true;
     };
-    const auto failures = threads_->run(settings_.deadline, stop, f);
+    const auto failures = run_members(static_cast<int>(shared.members.size()), settings_.deadline, stop, f);
     if (failures.empty()) return;
     for (auto failure = failures.rbegin(); failure != failures.rend(); ++failure) {
       shared.members[static_cast<size_t>(failure->member)]->stop();
@@ -411,7 +409,6 @@ class RingBackend {
   Members<Member> members_;
   std::unique_ptr<Unions> unions_;
   std::unique_ptr<RingLayout> layout_;
-  std::unique_ptr<MemberThreads> threads_;  // last: ends before the members do
 };
 
 }  // namespace svdserve::ring
