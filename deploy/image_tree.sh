@@ -24,6 +24,10 @@ ldd "${objects[@]}" |
     mkdir -p "$root$(dirname "$library")"
     cp -L "$library" "$root$library"
   done
+# The base's parts of the C library that NVIDIA's driver asks for.
+for name in libdl.so.2 libpthread.so.0 librt.so.1; do
+  cp -L "$(dirname "$(ldd "$bin/svdserve" | awk '$1 == "libc.so.6" {print $3}')")/$name" "$root/lib/x86_64-linux-gnu/"
+done
 install "$here/run_tree.sh" "$work/"
 tar -C "$work" --owner=0 --group=0 -cJf "$out" tree run_tree.sh
 bytes=$(stat -c %s "$out")
