@@ -120,7 +120,7 @@ LargeNext LargeJob::opened() {
     end(draining(), &next);
     return next;
   }
-  next.read = reading_ = true;
+  next.read = true;
   return next;
 }
 
@@ -129,7 +129,6 @@ LargeNext LargeJob::on_open(const LargeOpen& open) {
   Checkpoint claimed;
   Error unclaimed = open.resume.empty() ? Error{} : claim(open, &claimed);
   MutexLock lock(&mu_);
-  reading_ = false;
   if (state_ == State::kEnded) return next;
   labels_.dtype = static_cast<OperandType>(open.problem.dtype);  // which begin with every DType
   labels_.kind = open.options.vectors != Vectors::kNone ? Kind::kVectors : Kind::kValues;
@@ -157,7 +156,7 @@ LargeNext LargeJob::on_open(const LargeOpen& open) {
     state_ = State::kUploading;
     upload_.restart(accepted_);
   }
-  next.read = reading_ = true;
+  next.read = true;
   pump(&next);
   return next;
 }
@@ -168,7 +167,6 @@ LargeNext LargeJob::on_chunk(int64_t offset, size_t bytes, uint32_t checksum,
   std::shared_ptr<LargeMemory> memory;
   {
     MutexLock lock(&mu_);
-    reading_ = false;
     if (state_ == State::kEnded) return next;
     if (Error error = take_chunk(offset, bytes); !error.ok()) {
       end(std::move(error), &next);
@@ -197,7 +195,7 @@ LargeNext LargeJob::on_chunk(int64_t offset, size_t bytes, uint32_t checksum,
   const absl::Time now = stages_->clock->now();
   upload_.moved(static_cast<int64_t>(bytes), now);
   if (matrix_.received->complete()) upload_.restart(now);  // for commit
-  next.read = reading_ = true;
+  next.read = true;
   return next;
 }
 
@@ -233,13 +231,12 @@ Error LargeJob::take_chunk(int64_t offset, size_t bytes) {
 LargeNext LargeJob::on_commit() {
   LargeNext next;
   MutexLock lock(&mu_);
-  reading_ = false;
   if (state_ == State::kEnded) return next;
   if (Error error = commit(); !error.ok()) {
     end(std::move(error), &next);
     return next;
   }
-  next.read = reading_ = true;  // nothing may follow: whether something does shows the next read
+  next.read = true;  // nothing may follow: whether something does shows the next read
   pump(&next);
   return next;
 }
@@ -285,7 +282,6 @@ bool LargeJob::enqueue(LargeRunner::Position position) {
 LargeNext LargeJob::on_bad_message(Error error) {
   LargeNext next;
   MutexLock lock(&mu_);
-  reading_ = false;
   end(std::move(error), &next);
   return next;
 }
@@ -293,7 +289,6 @@ LargeNext LargeJob::on_bad_message(Error error) {
 LargeNext LargeJob::on_reads_closed() {
   LargeNext next;
   MutexLock lock(&mu_);
-  reading_ = false;
   if (state_ == State::kOpening) {
     end(unexpected("open", "the stream ended before open; send open first"), &next);
   } else if (state_ == State::kUploading) {

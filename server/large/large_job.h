@@ -34,7 +34,9 @@ namespace svdserve::server {
 // Thread-safe. The wire's events come one after the other from the transport, the device's and the clock's from their
 // threads at any time. Invariants:
 //   1. At most one read and one write are asked for at a time; finish is asked for once, when no write is on its way,
-//      and nothing after it.
+//      and nothing after it. The job decides in this order, but its threads may hand it over in another: a read or an
+//      abort may reach the transport after finish, and is void there. A write never does, since finish waits for
+//      on_written().
 //   2. A read is asked for only when the chunk before was taken: the transport's window is the only buffer.
 //   3. Progress is sent when nothing else is on its way, and then what is known at that moment: a slow reader gets less
 //      of it, never old.
@@ -48,7 +50,8 @@ namespace svdserve::server {
 //      disk then, or the disk did not take it. Computing does not wait for the disk.
 class LargeJob final : public LargeTask, public std::enable_shared_from_this<LargeJob> {
  public:
-  // Does what a LargeNext says that no event of the wire has led to. Kept until the call ends.
+  // Does what a LargeNext says that no event of the wire has led to, on any thread, beside what those events return.
+  // Kept until the call ends.
   using Act = std::function<void(LargeNext)>;
 
   // `peer`: who has called. `owner`: who may resume it.
@@ -126,7 +129,6 @@ class LargeJob final : public LargeTask, public std::enable_shared_from_this<Lar
   mutable Mutex mu_;
   std::shared_ptr<const Act> act_ ABSL_GUARDED_BY(mu_);
   State state_ ABSL_GUARDED_BY(mu_) = State::kOpening;
-  bool reading_ ABSL_GUARDED_BY(mu_) = false;
   bool writing_ ABSL_GUARDED_BY(mu_) = false;
   bool finished_ ABSL_GUARDED_BY(mu_) = false;
   Error ending_ ABSL_GUARDED_BY(mu_);  // of kEnded

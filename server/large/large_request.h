@@ -69,7 +69,8 @@ struct LargeSummary {
 
 using LargeReply = std::variant<LargeAccepted, LargeProgressReport, LargeResultChunk, LargeSummary>;
 
-// The next steps of the transport, in this order.
+// The next steps of the transport, in this order. Once it has done `finish`, all that still comes is void but
+// `done_with`: see LargeJob's invariant 1.
 struct LargeNext {
   std::optional<LargeReply> write;  // start writing this, then LargeJob::on_written()
   bool read = false;                // start the next read

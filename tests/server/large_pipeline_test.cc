@@ -774,6 +774,47 @@ TEST_F(LargePipelineTest, DrainingGivesUpWhatTakesTooLong) {
   EXPECT_EQ(controls->cancelled(), 1);
 }
 
+// A read that was decided before the call ended, and comes after it, is void: of each event that asks for a read alone.
+TEST_F(LargePipelineTest, AFinishMayOvertakeARead) {
+  const auto expect_void = [this](LargeCall& call, LargeNext next) {
+    EXPECT_TRUE(next.read);
+    const int reads = call.reads();
+    call.job->abandon(cancelled());  // as on another thread, between the decision and its execution
+    ASSERT_TRUE(call.finished());
+    call.act(std::move(next));
+    EXPECT_EQ(call.reads(), reads);
+    expect_end(call, absl::StatusCode::kCancelled, Reason::kCancelled, "");
+  };
+  const auto opening = calls.emplace_back(std::make_shared<LargeCall>());
+  opening->job = pipeline->begin("", [opening](LargeNext next) { opening->act(std::move(next)); });
+  expect_void(*opening, opening->job->opened());
+  LargeCall& uploading = begin();
+  uploading.open();
+  uploading.write();
+  expect_void(uploading, uploading.job->on_chunk(0, 16, kChecksum, [](char*) { return kChecksum; }));
+}
+
+// Beside a read that comes with a write: the end waits until that was written, however late it is asked for.
+TEST_F(LargePipelineTest, NoFinishOvertakesAWrite) {
+  const auto expect_written = [this](LargeCall& call, LargeNext next) {
+    EXPECT_TRUE(next.read && next.write);
+    const int reads = call.reads();
+    call.job->abandon(cancelled());
+    ASSERT_FALSE(call.finished());
+    call.act(std::move(next));
+    EXPECT_EQ(call.reads(), reads + 1);
+    EXPECT_TRUE(call.write().has_value());
+    expect_end(call, absl::StatusCode::kCancelled, Reason::kCancelled, "");
+  };
+  LargeOpen open;
+  open.problem = {4, 2, DType::kF64, Order::kColumnMajor};
+  LargeCall& opening = begin();
+  expect_written(opening, opening.job->on_open(open));
+  controls->close();
+  LargeCall& committing = uploaded();
+  expect_written(committing, committing.job->on_commit());
+}
+
 // Clients that go at any step, at once, from threads of their own: nothing is left of any of them.
 TEST_F(LargePipelineTest, RandomEndsLeaveNothing) {
   constexpr int kThreads = 4, kCalls = 100;

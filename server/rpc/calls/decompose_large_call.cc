@@ -31,8 +31,8 @@ void DecomposeLargeCall::start() {
   ids_ = begin_call(call_);
   opened_ = context_->clock->now();
   if (Error error = context_->calls->add(CallKind::kLarge, peer_, this); !error.ok()) {
-    log_end(error);
     MutexLock lock(&act_mu_);
+    log_end(error);
     finished_ = true;
     Finish(to_status(error, ids_.request));
     return;
@@ -106,8 +106,6 @@ void DecomposeLargeCall::act(LargeNext next) {
   if (next.finish) next.done_with.clear();
   grpc::ByteBuffer message;
   if (next.write) message = encode_large_response(*next.write);
-  if (next.abort) log_end(*next.abort);
-  if (next.finish) log_end(*next.finish);
   MutexLock lock(&act_mu_);
   if (finished_) return;
   if (next.write) {
@@ -116,8 +114,12 @@ void DecomposeLargeCall::act(LargeNext next) {
     StartWrite(&outgoing_);
   }
   if (next.read) StartRead(&incoming_);
-  if (next.abort) cut_off(call_, *next.abort, ids_.request);
+  if (next.abort) {
+    log_end(*next.abort);
+    cut_off(call_, *next.abort, ids_.request);
+  }
   if (next.finish) {
+    log_end(*next.finish);
     finished_ = true;
     finish(to_status(*next.finish, ids_.request));
   }
@@ -157,12 +159,8 @@ void DecomposeLargeCall::tell_reply(const LargeReply& reply, size_t bytes) {
 void DecomposeLargeCall::log_end(const Error& error) {
   const absl::Time now = context_->clock->now();
   if (!context_->access_log->wants(error.code, now - opened_)) return;
-  CallLine line;
-  {
-    MutexLock lock(&act_mu_);
-    if (finished_ || std::exchange(logged_, true)) return;  // what is cut off is finished, too
-    line = line_;
-  }
+  if (std::exchange(logged_, true)) return;  // what is cut off is finished, too
+  CallLine line = line_;
   line.method = name(Rpc::kDecomposeLarge);
   line.matrices = line.rows > 0 ? 1 : 0;
   line.code = error.code;

@@ -25,7 +25,8 @@ namespace svdserve::server {
 //
 // The first message is short, and is read in turn. The call has no place then, so nothing else bounds such calls.
 //
-// Invariant: gRPC is told to read, write or finish under act_mu_ alone, and nothing after finish.
+// Invariant: gRPC is told to read, write or finish under act_mu_ alone, and nothing after finish. A LargeNext that comes
+// later is void, as LargeNext says. `call_` and `context_` may be gone by then, so nothing touches them.
 class DecomposeLargeCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
                                  public std::enable_shared_from_this<DecomposeLargeCall>,
                                  private OpenCall {
@@ -51,7 +52,7 @@ class DecomposeLargeCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer
   void finish(const grpc::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(act_mu_);
   LargeNext take(DecodedLarge decoded);
   void tell_reply(const LargeReply& reply, size_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(act_mu_);
-  void log_end(const Error& error);
+  void log_end(const Error& error) ABSL_EXCLUSIVE_LOCKS_REQUIRED(act_mu_);
 
   const HandlerContext* const context_;
   grpc::CallbackServerContext* const call_;  // lives until OnDone()
