@@ -33,6 +33,7 @@
 
 #include "engine/algorithms/large/block_pivot_strategy.h"
 #include "engine/algorithms/large/packed_sweep.h"
+#include "engine/algorithms/large/predicted_work.h"
 #include "engine/large_engine.h"
 
 namespace svdserve::large {
@@ -182,6 +183,7 @@ class TallOperand {
 //   int64_t block_width(n)                   policy: columns of a block for n columns, >= 1
 //   void stage(name)                         names what follows, for phases(): "load", "qr", ...
 //   void sync()                              waits for everything
+//   WorkSpeeds work_speeds() const           for the progress alone
 //
 //   LoadReport load(matrix, problem, adjoint, a)   a := the operand (host memory, any dtype and order), or its adjoint;
 //                                            checks all entries, and loads those that are not finite as they are.
@@ -267,6 +269,7 @@ concept LargeBackend = requires(B& b, LargeView<typename B::Element> a, typename
   { b.block_width(int64_t{}) } -> std::convertible_to<int64_t>;
   b.stage("");
   b.sync();
+  { b.work_speeds() } -> std::same_as<WorkSpeeds>;
   { b.load(in, problem, true, a) } -> std::same_as<LoadReport>;
   b.store(a, true, out, problem);
   b.mirror_lower(a);

@@ -20,6 +20,7 @@
 
 #include "engine/algorithms/large/large_backend.h"
 #include "engine/backends/cuda/device/device_arena.h"
+#include "engine/backends/cuda/large/cuda_work_speeds.h"
 #include "engine/backends/cuda/large/large_lane.h"
 #include "engine/backends/cuda/large/phase_clock.h"
 #include "engine/backends/cuda/p_steps/gram_step.h"
@@ -58,6 +59,7 @@ class CudaLargeBackend {
   int64_t block_width(int64_t n) const;
   void stage(const char* name);
   void sync();
+  static large::WorkSpeeds work_speeds() { return cuda_work_speeds(); }
   std::vector<LargePhaseTime> phases();
 
   // --- operands and results -----------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@
 #include "engine/backends/host/dense/hermitian_eigenbasis.h"
 #include "engine/backends/host/dense/indefinite_factor.h"
 #include "engine/backends/host/large/host_tall_operand.h"
+#include "engine/backends/host/large/host_work_speeds.h"
 #include "engine/backends/host/large/large_conversion.h"
 #include "engine/backends/host/large/scaled_columns.h"
 #include "engine/planner.h"
@@ -89,6 +90,11 @@ LargeView<E> HostLargeBackend<E>::matrix(int64_t rows, int64_t cols) {
 template <class E>
 int64_t HostLargeBackend<E>::block_width(int64_t n) const {
   return host_large_block_width(n);
+}
+
+template <class E>
+large::WorkSpeeds HostLargeBackend<E>::work_speeds() const {
+  return host_work_speeds(threads_.threads());
 }
 
 template <class E>

@@ -54,6 +54,7 @@ class HostLargeBackend {
   int64_t block_width(int64_t n) const;
   void stage(const char* name);
   void sync() {}
+  large::WorkSpeeds work_speeds() const;
 
   std::unique_ptr<large::TallOperand<E>> tall_operand(const LargePlan& plan, const LargeOperands& operands);
   large::LoadReport load(const void* matrix, const Problem& problem, bool adjoint, View a);

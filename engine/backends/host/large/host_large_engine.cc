@@ -7,6 +7,7 @@
 #include "engine/backends/host/large/general_eigenproblem.h"
 #include "engine/backends/host/large/host_large_backend.h"
 #include "engine/backends/host/large/host_tall_operand.h"
+#include "engine/backends/host/large/host_work_speeds.h"
 #include "engine/large_engine.h"
 #include "engine/planner.h"
 #include "oneapi/tbb/info.h"
@@ -95,6 +96,10 @@ class HostLargeEngine : public LargeEngine {
     if (plan.options.top_k > 0) entries = std::max(entries, m * n + leading_entries(plan));
     const uint64_t bytes = entries * element;
     return {bytes + slack_bytes(bytes, n, element, threads_), 0};
+  }
+
+  double predicted_seconds(const LargePlan& plan) const override {
+    return large::predicted_seconds(plan, host::host_work_speeds(threads_));
   }
 
   LargeOutcome decompose(const LargePlan& plan, const LargeOperands& operands,
