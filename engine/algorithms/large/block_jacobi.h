@@ -52,6 +52,8 @@ inline constexpr double kLeastDistance = 1e-4;
 // log2 of the largest ratio of columns within which their exponents may be made equal.
 inline constexpr int32_t kPlainSpread = 300;
 inline constexpr double kUnitRoundoff = 0x1p-53;
+// Parts of a warm start at whose end the Gram matrix, and its eigenbasis, are known; for the progress.
+inline constexpr double kGramDone = 0.1, kEigenbasisDone = 0.75;
 // A row of R below this many u of its columns' norms, and of the largest entries left, is rounding error of the QR.
 inline constexpr double kNegligibleRow = 8;
 
@@ -203,7 +205,7 @@ class BlockJacobi {
       sorted_row_maxima_ = tall_->reduce(column_order_, a_);
     } else {
       tau_ = backend_.scalars(n_);
-      backend_.qr(a_, tau_);
+      backend_.qr(a_, tau_, progress_.between(0, 1));
     }
     x_ = backend_.matrix(n_, n_);
     f_ = backend_.exponents(n_);
@@ -279,7 +281,7 @@ class BlockJacobi {
     backend_.herk(a_, square);
     without_qr_ = is_well_conditioned(square, w_);
     if (without_qr_) progress_.begin(parts(), kSvdStart);
-    without_qr_ = without_qr_ && backend_.eigenbasis(square, w_);
+    without_qr_ = without_qr_ && backend_.eigenbasis(square, w_, progress_.between(0, kEigenbasisDone));
     backend_.release(square);
     if (!without_qr_) {
       backend_.normalize_columns(a_, e_, true);
@@ -318,7 +320,7 @@ class BlockJacobi {
     View square = backend_.matrix(n_, n_);
     w_ = backend_.matrix(n_, n_);
     backend_.herk(x_, square);
-    if (!backend_.eigenbasis(square, w_)) {
+    if (!backend_.eigenbasis(square, w_, progress_.between(kGramDone, kEigenbasisDone))) {
       backend_.release(square);
       backend_.release(w_);
       w_ = {};
@@ -358,7 +360,7 @@ class BlockJacobi {
     b_ = x_;
     tau2_ = backend_.scalars(n_);
     const std::vector<double> row_maxima = backend_.row_maxima(b_);
-    backend_.qr(b_, tau2_);
+    backend_.qr(b_, tau2_, progress_.between(0, 1));
     x_ = backend_.matrix(n_, n_);
     f0_ = backend_.exponents(n_);
     backend_.copy_exponents(f_, f0_, n_);
@@ -393,7 +395,7 @@ class BlockJacobi {
     limits.variant = options.variant;
     limits.tolerance = options.tolerance > 0 ? options.tolerance : own_tolerance();
     limits.max_sweeps = options.max_sweeps > 0 ? options.max_sweeps : kDefaultLargeSweeps;
-    limits.expected_work = expected_work(options, start_, bool(w_));
+    limits.expected_work = expected_work(plan_, start_, bool(w_));
     limits.nearly_orthogonal = outcome_.warm_started;
     progress_.begin(parts(), kSvdSweeps);
     SweepOperands<E> operands;
@@ -521,7 +523,7 @@ class BlockJacobi {
     if (left_columns_ > n_ || m_ > n_) backend_.set_zero(left);
     backend_.copy(core.columns(0, of_core), left.block(0, 0, n_, of_core));
     if (left_columns_ > n_) backend_.set_identity(left.block(n_, n_, m_ - n_, left_columns_ - n_));
-    backend_.apply_q(Op::kNone, a_, tau_, left);
+    backend_.apply_q(Op::kNone, a_, tau_, left, progress_.between(0, 1));
     backend_.permute_rows(left, inverse_order(row_order_));
     if (resident_left_ != nullptr) {
       *resident_left_ = left;
@@ -547,7 +549,7 @@ class BlockJacobi {
     const bool second = bool(b_);
     View right = hyperbolic_ || second || without_qr_ ? w_ : x_;
     if (right_columns_ < n_) right = right.columns(0, right_columns_);
-    if (second) backend_.apply_q(Op::kNone, b_, tau2_, right);
+    if (second) backend_.apply_q(Op::kNone, b_, tau2_, right, progress_.between(0, 1));
     backend_.permute_rows(right, inverse_order(column_order_));
     if (resident_right_ != nullptr) {
       *resident_right_ = backend_.matrix(right.rows, right.cols);

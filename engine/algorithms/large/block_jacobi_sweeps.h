@@ -237,7 +237,7 @@ class BlockJacobiSweeps {
     if (cosine < 1e-8) return check_work(with_v);
     if (cosine < 1e-4) return 0.6;
     if (cosine < 1e-3) return 1.1;
-    if (cosine < before / 5) return 2;
+    if (before < 1 && cosine < before / 5) return 2;
     return cosine < 1e-2 ? 2.5 : std::max(4.0, limits_.expected_work - work_done_);
   }
 

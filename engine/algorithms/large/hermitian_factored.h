@@ -102,7 +102,7 @@ class HermitianFactored {
     exponent_ = load_hermitian(backend_, plan_, operands_.matrix, m);
     backend_.stage("factorize");
     g_ = backend_.matrix(n_, n_);
-    signs_ = backend_.indefinite_factor(m, g_, [this](double done) { progress_.at(done); });
+    signs_ = backend_.indefinite_factor(m, g_, progress_.between(0, 1));
     backend_.release(m);
   }
 

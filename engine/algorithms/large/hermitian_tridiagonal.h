@@ -73,14 +73,14 @@ class HermitianTridiagonal {
     v_ = backend_.matrix(n_, n_);
     work_ = backend_.matrix(n_, n_);
     backend_.copy(m_, work_);
-    if (backend_.eigenbasis(work_, v_)) return;
+    if (backend_.eigenbasis(work_, v_, progress_.between(0, 1))) return;
     progress_.begin(parts_, kTridiagonalBasis);
     std::vector<int64_t> reverse(static_cast<size_t>(n_));
     std::iota(reverse.rbegin(), reverse.rend(), int64_t{0});
     backend_.copy(m_, work_);
     backend_.permute_rows(work_, reverse);
     backend_.permute_columns(work_, reverse);
-    if (!backend_.eigenbasis(work_, v_)) {
+    if (!backend_.eigenbasis(work_, v_, progress_.between(0, 1))) {
       throw LargeStop{LargeStatus::kFault,
                       "the library's eigensolver did not converge; ask for FACTORED, which has none"};
     }

@@ -199,8 +199,9 @@ class LeadingTriplets {
   bool make_triplets() {
     allocate();
     for (int steps = 1; steps <= most_steps_; ++steps) {
-      progress_.begin(LargeStage::kSubspace, seconds_of_steps(steps, steps),
-                      seconds_of_steps(steps, std::max(steps, expected_steps_)) + parts_[kLeadingFinish].seconds);
+      const double left = seconds_of_steps(steps, std::clamp(expected_steps_, steps, most_steps_)) +
+                          (expected_steps_ > 2 * most_steps_ ? full_seconds() : parts_[kLeadingFinish].seconds);
+      progress_.begin(LargeStage::kSubspace, seconds_of_steps(steps, steps), left);
       step(steps);
       if (steps < next_check_ && steps < most_steps_) continue;
       backend_.stage("ritz");
@@ -408,7 +409,7 @@ class LeadingTriplets {
       const double wanted = rate > 0 ? now / rate : std::numeric_limits<double>::infinity();
       is_hopeless_ = steps >= 4 && steps + wanted > 2 * most_steps_;
       if (!is_hopeless_) next_check_ = steps + std::clamp(static_cast<int>(0.8 * std::min(wanted, 100.0)), 1, 4);
-      expected_steps_ = std::min(most_steps_, steps + static_cast<int>(std::ceil(std::min(wanted, 100.0))));
+      expected_steps_ = steps + static_cast<int>(std::ceil(std::min(wanted, 100.0)));
     }
     checked_ = steps;
     before_ = now;
@@ -487,13 +488,17 @@ class LeadingTriplets {
 
   // --- the full decomposition ---------------------------------------------------------------------------------------
 
+  double full_seconds() const {
+    return seconds_from(svd_parts(plan_, expected_start(plan_), backend_.work_speeds()), 0);
+  }
+
   void decompose_all() {
     LargePlan plan = plan_;
     plan.options.certificate = false;
     // A tall operand's basis is made of all its columns, or not at all.
     const bool is_short_alone = tall_ != nullptr && vectors_ && k_ < n_;
     if (is_short_alone) (wide_ ? plan.right_rows : plan.left_columns) = 0;
-    const double seconds = seconds_from(svd_parts(plan, expected_start(plan), backend_.work_speeds()), 0);
+    const double seconds = full_seconds();
     const double rest = is_short_alone || plan_.options.certificate ? parts_[kLeadingFinish].seconds : 0;
     progress_.begin(LargeStage::kPrepare, seconds, seconds + rest);
     const LargeControl control = progress_.of_part(control_);

@@ -99,19 +99,13 @@ inline SvdStart expected_start(const LargePlan& plan) {
 // The work of a check of all cosines, in whole sweeps.
 inline double check_work(bool with_v) { return with_v ? 0.1 : 1.0 / 6; }
 
-// The work of all sweeps and checks, in whole sweeps.
-inline double expected_work(const LargeOptions& options, SvdStart start, bool with_v) {
-  switch (start) {
-    case SvdStart::kEigenbasis:
-      return 0.25 + 2 * check_work(with_v);
-    case SvdStart::kQrAndEigenbasis:
-      return 0.05 + 2 * check_work(with_v);
-    case SvdStart::kTwoQrs:
-      return options.variant == BlockVariant::kFullBlock ? 6 : 9;
-    case SvdStart::kOneQr:
-      return options.variant == BlockVariant::kFullBlock ? 8 : 11;
-  }
-  return 1;
+// The work of all sweeps and checks, in whole sweeps. An eigenbasis is as good as single precision asks for.
+inline double expected_work(const LargePlan& plan, SvdStart start, bool with_v) {
+  const bool full_block = plan.options.variant == BlockVariant::kFullBlock;
+  if (start == SvdStart::kTwoQrs) return full_block ? 6 : 9;
+  if (start == SvdStart::kOneQr) return full_block ? 8 : 11;
+  if (value_bytes(plan.problem.dtype) == 4) return check_work(with_v);
+  return (start == SvdStart::kEigenbasis ? 0.25 : 0.05) + 2 * check_work(with_v);
 }
 
 // Indices of svd_parts(). kSvdQr: with kEigenbasis the Gram matrix and its Cholesky factor. kSvdStart: the eigenbasis and
@@ -140,7 +134,7 @@ inline WorkParts svd_parts(const LargePlan& plan, SvdStart start, const WorkSpee
     parts[kSvdStart] = {LargeStage::kPrecondition, two ? work.qr(n, n) : 0};
     if (warm) parts[kSvdStart] = {LargeStage::kWarmStart, work.eigenbasis(n) + work.product(3 * cube)};
   }
-  parts[kSvdSweeps] = {LargeStage::kSweep, expected_work(plan.options, start, with_v) * work.sweep(n, with_v)};
+  parts[kSvdSweeps] = {LargeStage::kSweep, expected_work(plan, start, with_v) * work.sweep(n, with_v)};
   if (vectors) {
     const double polish = two && right > 0 ? 4 * cube : hyperbolic ? 3 * cube : 0;
     parts[kSvdPolish].seconds = work.product(polish) + work.copy(n, n) / 4;

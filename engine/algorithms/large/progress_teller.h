@@ -47,6 +47,10 @@ class ProgressTeller {
     state.next_seconds = (1 - done_) * seconds_ * pace();
     watch_.tell(state);
   }
+  // For a back end's long operation, which is the part under way between these two.
+  PartDone between(double from, double to) {
+    return [this, from, to](double done) { at(from + (to - from) * done); };
+  }
   // All is done.
   void end() {
     from_ = end_ = 1;
