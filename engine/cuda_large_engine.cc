@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "engine/algorithms/large/large_driver.h"
-#include "engine/backends/cuda/large/cuda_work_speeds.h"
+#include "engine/backends/cuda/device/cuda_work_speeds.h"
 #include "engine/backends/cuda_door/plugin_loader.h"
 
 namespace svdserve {

@@ -18,6 +18,7 @@ class ProgressClock {
   void hear(const LargeProgress& progress, absl::Time now) {
     heard_ = progress;
     when_ = now;
+    told_ = std::clamp(progress.fraction, told_, 1.0);
   }
 
   // Times must not go back.
@@ -33,7 +34,7 @@ class ProgressClock {
  private:
   LargeProgress heard_;
   absl::Time when_ = absl::InfiniteFuture();  // nothing was heard: no time has gone
-  double told_ = 0;
+  double told_ = 0;                           // the largest fraction so far
 };
 
 }  // namespace svdserve::server

@@ -15,8 +15,8 @@ class LargeEstimate {
  public:
   LargeEstimate(int64_t upload_bytes, int64_t download_bytes);
 
-  // Of the computation, as the server says. 0, or no number: it does not say, and the computation counts for as long as
-  // the upload.
+  // The computation's time, as the server says. 0, or no number: it does not say, and the computation counts for as long
+  // as the upload.
   void predict(double seconds);
   // Sets overall and eta_seconds from stage, fraction and elapsed_seconds.
   void complete(LargeProgress* progress);

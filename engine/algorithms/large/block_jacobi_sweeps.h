@@ -230,7 +230,7 @@ class BlockJacobiSweeps {
     left_ -= work;
   }
 
-  // What is left after a sweep, by its largest cosine and that of the sweep before. Late sweeps rotate few pairs, and
+  // The work left after a sweep, by its largest cosine and that of the sweep before. Late sweeps rotate few pairs, and
   // small cosines fall quadratically. Measured: `large_bench strategies`.
   double work_left(double before, double cosine, bool with_v) const {
     if (cosine <= 2 * limits_.tolerance) return 0;

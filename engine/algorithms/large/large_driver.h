@@ -11,7 +11,7 @@
 
 namespace svdserve::large {
 
-// Of all plans. A subspace is expected to be enough.
+// Every plan has one. A subspace is expected to be enough.
 inline double predicted_seconds(const LargePlan& plan, const WorkSpeeds& speeds) {
   const LargeOptions& o = plan.options;
   if (o.kind == LargeKind::kGeneral) return seconds_from(general_parts(plan, speeds), 0);

@@ -41,7 +41,7 @@ struct WorkPart {
 };
 using WorkParts = std::vector<WorkPart>;
 
-// Of part `first` and those after it.
+// Seconds of part `first` and those after it.
 inline double seconds_from(const WorkParts& parts, size_t first) {
   double sum = 0;
   for (size_t i = first; i < parts.size(); ++i) sum += parts[i].seconds;

@@ -19,8 +19,8 @@
 #include <vector>
 
 #include "engine/algorithms/large/large_backend.h"
+#include "engine/backends/cuda/device/cuda_work_speeds.h"
 #include "engine/backends/cuda/device/device_arena.h"
-#include "engine/backends/cuda/large/cuda_work_speeds.h"
 #include "engine/backends/cuda/large/large_lane.h"
 #include "engine/backends/cuda/large/phase_clock.h"
 #include "engine/backends/cuda/p_steps/gram_step.h"

@@ -31,7 +31,7 @@ class Panel {
   const E* t_;
 };
 
-// Of the QR from column j on, up to a factor.
+// The QR's from column j on, up to a factor.
 template <class E>
 double operations_left(LargeView<E> a, int64_t j) {
   const auto left = static_cast<double>(a.cols - j), below = static_cast<double>(a.rows - a.cols);

@@ -1,6 +1,6 @@
 // A GPU's speeds, for the progress of large matrices. No CUDA here: the engine predicts without the plugin.
-#ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_CUDA_WORK_SPEEDS_H_
-#define SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_CUDA_WORK_SPEEDS_H_
+#ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_DEVICE_CUDA_WORK_SPEEDS_H_
+#define SVDSERVE_ENGINE_BACKENDS_CUDA_DEVICE_CUDA_WORK_SPEEDS_H_
 
 #include "engine/algorithms/large/predicted_work.h"
 
@@ -22,4 +22,4 @@ inline large::WorkSpeeds cuda_work_speeds() {
 }
 
 }  // namespace svdserve::cuda
-#endif  // SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_CUDA_WORK_SPEEDS_H_
+#endif  // SVDSERVE_ENGINE_BACKENDS_CUDA_DEVICE_CUDA_WORK_SPEEDS_H_
