@@ -54,6 +54,8 @@ inline constexpr int32_t kPlainSpread = 300;
 inline constexpr double kUnitRoundoff = 0x1p-53;
 // Parts of a warm start at whose end the Gram matrix, and its eigenbasis, are known; for the progress.
 inline constexpr double kGramDone = 0.1, kEigenbasisDone = 0.75;
+// The part of the left basis's time at whose end it is to be stored.
+inline constexpr double kLeftMade = 0.95;
 // A row of R below this many u of its columns' norms, and of the largest entries left, is rounding error of the QR.
 inline constexpr double kNegligibleRow = 8;
 
@@ -523,7 +525,7 @@ class BlockJacobi {
     if (left_columns_ > n_ || m_ > n_) backend_.set_zero(left);
     backend_.copy(core.columns(0, of_core), left.block(0, 0, n_, of_core));
     if (left_columns_ > n_) backend_.set_identity(left.block(n_, n_, m_ - n_, left_columns_ - n_));
-    backend_.apply_q(Op::kNone, a_, tau_, left, progress_.between(0, 1));
+    backend_.apply_q(Op::kNone, a_, tau_, left, progress_.between(0, kLeftMade));
     backend_.permute_rows(left, inverse_order(row_order_));
     if (resident_left_ != nullptr) {
       *resident_left_ = left;

@@ -139,7 +139,7 @@ inline WorkParts svd_parts(const LargePlan& plan, SvdStart start, const WorkSpee
     const double polish = two && right > 0 ? 4 * cube : hyperbolic ? 3 * cube : 0;
     parts[kSvdPolish].seconds = work.product(polish) + work.copy(n, n) / 4;
     if (left > 0) {
-      parts[kSvdLeft].seconds = work.copy(m, left) / 4;
+      parts[kSvdLeft].seconds = work.copy(m, left) * (in_place ? 0.25 : 1);
       if (start != SvdStart::kEigenbasis) parts[kSvdLeft].seconds += work.reflect(m, n, left);
     }
     if (right > 0) parts[kSvdRight].seconds = work.copy(n, right) / 4 + (two ? work.reflect(n, n, right) : 0);

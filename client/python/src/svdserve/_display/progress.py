@@ -28,7 +28,8 @@ class Estimate:
     """
 
     def __init__(self, upload_bytes: int, download_bytes: int) -> None:
-        self.predicted = 0.0  #: seconds of the computation; 0: the server does not say, and it is taken for as long as the upload
+        #: seconds of the computation; 0: the server does not say, and it is taken for as long as the upload
+        self.predicted = 0.0
         self._download = download_bytes / max(1, upload_bytes)  # relative to the upload
         self._uploaded = 0.0  # seconds
         self._stage = ""  # "upload", "queued", "compute" or "download"; it began with this fraction at this time:
