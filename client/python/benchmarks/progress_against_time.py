@@ -22,7 +22,6 @@ DTYPES = {"f32": np.float32, "f64": np.float64, "c64": np.complex64, "c128": np.
 CALLS = {
     "svd": lambda client, a, **rest: client.svd(a, full_matrices=False, **rest),
     "jacobi": lambda client, a, **rest: client.svd(a, full_matrices=False, method="jacobi", **rest),
-    "svdvals": lambda client, a, **rest: client.svdvals(a, **rest),
     "top10": lambda client, a, **rest: client.svd(a, full_matrices=False, top_k=10, **rest),
     "eigh": lambda client, a, **rest: client.eigh(a + a.conj().T, **rest),
     "factored": lambda client, a, **rest: client.eigh(a + a.conj().T, method="factored", **rest),

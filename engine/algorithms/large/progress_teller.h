@@ -75,7 +75,7 @@ class ProgressTeller {
 
   // The time that work has taken, relative to its prediction. It is not known before some of it is done.
   double pace() const {
-    const double unknown = 0.1 * whole_, predicted = predicted_ + done_ * seconds_;
+    const double unknown = 0.05 * whole_, predicted = predicted_ + done_ * seconds_;
     return unknown > 0 ? (now_() - start_ + unknown) / (predicted + unknown) : 1;
   }
 
