@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "engine/algorithms/large/large_driver.h"
+#include "engine/backends/cuda/device/cuda_work_speeds.h"
 #include "engine/backends/cuda_door/plugin_loader.h"
 
 namespace svdserve {
@@ -45,6 +47,10 @@ class CudaLargeEngine final : public LargeEngine {
     return {api_->large_host_bytes(&plan), api_->large_device_bytes(&plan)};
   }
 
+  double predicted_seconds(const LargePlan& plan) const override {
+    return large::predicted_seconds(plan, cuda::cuda_work_speeds());
+  }
+
   LargeOutcome decompose(const LargePlan& plan, const LargeOperands& operands,
                          const LargeControl& control) const override {
     const SvdserveCudaLargeControl c{control.progress ? &tell : nullptr, &control, control.cancel};
@@ -66,6 +72,12 @@ class CudaRingEngine final : public LargeEngine {
   LargeWorkspace memory(const LargePlan& plan) const override {
     if (is_for_processor(plan)) return {0, std::numeric_limits<uint64_t>::max()};
     return {api_->large_host_bytes(&plan), api_->ring_device_bytes(&plan)};
+  }
+
+  double predicted_seconds(const LargePlan& plan) const override {
+    large::WorkSpeeds speeds = cuda::cuda_work_speeds();
+    speeds.sweeps.operations *= static_cast<double>(ordinals_.size());
+    return large::predicted_seconds(plan, speeds);
   }
 
   LargeOutcome decompose(const LargePlan& plan, const LargeOperands& operands,

@@ -158,7 +158,9 @@ struct LargeProgress {
   // The largest cosine between two columns that the last complete sweep met, or the check of all cosines after it; 1
   // before that. kGeneral: |strict lower triangle|_F / |A|_F before this sweep.
   double off_diagonal = 0;
-  double fraction = 0;  // an estimate of the work that is done, never falling, 0 .. 1
+  double fraction = 0;       // an estimate of the time that has passed, of the whole, never falling, 0 .. 1
+  double next_fraction = 0;  // what it will be where the part of the work under way ends
+  double next_seconds = 0;   // predicted, from now until then
 };
 
 struct LargeControl {
@@ -218,6 +220,8 @@ class LargeEngine {
  public:
   virtual ~LargeEngine() = default;
   virtual LargeWorkspace memory(const LargePlan& plan) const = 0;
+  // How long decompose() will take, as well as it can be known before. 0: it is not known.
+  virtual double predicted_seconds(const LargePlan& /*plan*/) const { return 0; }
   // Blocks until the results are written. Never throws.
   virtual LargeOutcome decompose(const LargePlan& plan, const LargeOperands& operands,
                                  const LargeControl& control = {}) const = 0;

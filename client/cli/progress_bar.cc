@@ -2,9 +2,11 @@
 
 #include <unistd.h>
 
-#include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <cstdio>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
 namespace svdserve::cli {
@@ -17,20 +19,27 @@ std::string stage_of(const client::LargeProgress& p) {
   return name(p.stage);
 }
 
+std::string duration(double seconds) {
+  if (seconds < 60) return absl::StrFormat("%.1f s", seconds);
+  const auto minutes = static_cast<int64_t>(std::round(seconds)) / 60;
+  if (minutes >= 60) return absl::StrFormat("%d h %02d min", minutes / 60, minutes % 60);
+  return absl::StrFormat("%d min %02d s", minutes, static_cast<int64_t>(std::round(seconds)) % 60);
+}
+
 }  // namespace
 
 std::string progress_line(const client::LargeProgress& p) {
   constexpr int kWidth = 30;
-  const double fraction = p.fraction > 0 ? std::min(p.fraction, 1.0) : 0;  // 0 for NaN, too
-  const int done = static_cast<int>(fraction * kWidth);
+  const int done = static_cast<int>(p.overall * kWidth);
   std::string bar(static_cast<size_t>(done), '=');
   if (done < kWidth) bar += '>';
   bar.resize(kWidth, ' ');
-  std::string line = absl::StrFormat("%-12s [%s] %3d %%", stage_of(p), bar, static_cast<int>(100 * fraction));
+  std::string line = absl::StrFormat("%-12s [%s] %3d %%", stage_of(p), bar, static_cast<int>(100 * p.overall));
   if (p.stage == client::LargeStage::kSweep && p.off_diagonal < 1) {
     absl::StrAppendFormat(&line, "  cosines to %.1e", p.off_diagonal);
   }
-  absl::StrAppendFormat(&line, "  %.1f s", p.elapsed_seconds);
+  absl::StrAppend(&line, "  ", duration(p.elapsed_seconds));
+  if (p.overall < 1) absl::StrAppend(&line, ", ", duration(p.eta_seconds), " left");
   return line;
 }
 

@@ -73,14 +73,17 @@ constexpr const char* name(LargeStage s) {
 
 struct LargeProgress {
   LargeStage stage = LargeStage::kUpload;
-  double fraction = 0;    // 0 .. 1: of the upload, of the computation (an estimate that never falls), of the download
-  int32_t sweep = 0;      // sweeps begun
-  int64_t rotations = 0;  // so far
+  // 0 .. 1: of the upload, of the computation's time (an estimate that never falls), of the download
+  double fraction = 0;
+  int32_t sweep = 0;             // sweeps begun
+  int64_t rotations = 0;         // so far
   int64_t proper_rotations = 0;  // of these, those that changed more than the order of columns
   // The largest cosine between two columns that the last complete sweep met, or the check of all cosines after it. kGeneral:
   // what is below the diagonal relative to the matrix, by norms, before this sweep.
   double off_diagonal = 1;
   double elapsed_seconds = 0;  // since the call began
+  double overall = 0;          // 0 .. 1 of the time of the whole call, an estimate that never falls
+  double eta_seconds = 0;      // until the call ends, an estimate
 };
 
 struct LargeOptions {

@@ -52,6 +52,16 @@ std::string names_of(const LargeRunner& runner, const std::vector<int>& devices)
   return absl::StrJoin(all, ",", [&runner](std::string* out, int d) { out->append(runner.device(d).name); });
 }
 
+// On the fastest of these devices that knows; zero: none does.
+absl::Duration predicted_time(const LargeRunner& runner, const std::vector<int>& devices, const LargePlan& plan) {
+  double least = 0;
+  for (const int d : devices) {
+    const double seconds = runner.device(d).engine->predicted_seconds(plan);
+    if (seconds > 0 && (least == 0 || seconds < least)) least = seconds;
+  }
+  return absl::Seconds(least);
+}
+
 }  // namespace
 
 Error no_device() {
@@ -81,6 +91,7 @@ Error admit_large(const LargeStages& stages, const Peer& peer, const LargeOpen& 
   }
   admitted->received.emplace(operand, static_cast<size_t>(operand / stages.options->chunk_bytes + kSpareRanges));
   admitted->candidates = names_of(*stages.runner, candidates);
+  admitted->predicted = predicted_time(*stages.runner, candidates, plan);
   stages.recorder->large_accepted(most);
   return {};
 }

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/time/time.h"
 #include "engine/large_engine.h"
 #include "server/admit/large_admission.h"
 #include "server/device/large/large_runner.h"
@@ -24,6 +25,7 @@ struct AdmittedLarge {
   LargePlan plan;
   LargeDemand working;                  // a device that has failed it has no value any more
   std::string candidates;               // names of the devices that may take it, joined by commas
+  absl::Duration predicted;             // LargeAccepted's
   LargeAdmission::Place place;          // until there are results
   Reservation request;                  // of no bytes; the others' are in what they are of
   std::shared_ptr<LargeMemory> memory;  // of the operand

@@ -107,7 +107,6 @@ LargeJob::LargeJob(const LargeStages* stages, Peer peer, std::string owner, Act 
   labels_.rpc = Rpc::kDecomposeLarge;
   labels_.shape = ShapeBucket::kFactor;
   upload_.restart(stages_->clock->now());
-  progress_.off_diagonal = 1;
 }
 
 // --- the upload ---------------------------------------------------------------------------------
@@ -445,9 +444,7 @@ void LargeJob::on_no_device() {
 
 void LargeJob::on_progress(const LargeProgress& progress) {
   MutexLock lock(&mu_);
-  const double before = progress_.fraction;
-  progress_ = progress;
-  progress_.fraction = std::clamp(progress.fraction, before, 1.0);
+  progress_.hear(progress, stages_->clock->now());
 }
 
 void LargeJob::on_outcome(LargeOutcome outcome) {
@@ -523,12 +520,13 @@ void LargeJob::pump(LargeNext* next) {
 std::optional<LargeReply> LargeJob::next_reply() {
   if (std::exchange(acceptance_due_, false)) {
     const auto operand = static_cast<int64_t>(matrix_.plan.operand_bytes());
-    return LargeAccepted{stages_->options->chunk_bytes, operand, result_bytes(), matrix_.candidates,
-                         checkpoint_ ? checkpoint_.token() : ""};
+    return LargeAccepted{stages_->options->chunk_bytes,          operand,          result_bytes(), matrix_.candidates,
+                         checkpoint_ ? checkpoint_.token() : "", matrix_.predicted};
   }
   if (state_ == State::kLoading || state_ == State::kQueued || state_ == State::kComputing) {
     if (!std::exchange(progress_due_, false)) return std::nullopt;
-    return LargeProgressReport{state_ != State::kComputing, progress_, stages_->clock->now() - accepted_};
+    const absl::Time now = stages_->clock->now();
+    return LargeProgressReport{state_ != State::kComputing, progress_.at(now), now - accepted_};
   }
   if (state_ != State::kSending) return std::nullopt;
   if (std::optional<LargeResultChunk> chunk = results_.next(static_cast<size_t>(stages_->options->chunk_bytes))) {

@@ -23,6 +23,7 @@
 #include "server/large/large_memory.h"
 #include "server/large/large_request.h"
 #include "server/large/large_stages.h"
+#include "server/large/progress_clock.h"
 #include "server/large/reply.h"
 #include "server/large/transfer_pace.h"
 #include "server/metrics/recorder.h"
@@ -142,7 +143,7 @@ class LargeJob final : public LargeTask, public std::enable_shared_from_this<Lar
   int failures_ ABSL_GUARDED_BY(mu_) = 0;           // of devices that serve on
   bool acceptance_due_ ABSL_GUARDED_BY(mu_) = false;
   bool progress_due_ ABSL_GUARDED_BY(mu_) = false;
-  LargeProgress progress_ ABSL_GUARDED_BY(mu_);
+  ProgressClock progress_ ABSL_GUARDED_BY(mu_);
   ComputedLarge computed_ ABSL_GUARDED_BY(mu_);  // from kSending on
   ResultChunks results_ ABSL_GUARDED_BY(mu_);    // that are not sent yet; then the summary
   bool summary_sent_ ABSL_GUARDED_BY(mu_) = false;

@@ -34,8 +34,9 @@ struct LargeAccepted {
   int64_t chunk_bytes = 0;  // largest chunk of the operand, and of the results
   int64_t operand_bytes = 0;
   int64_t result_bytes = 0;
-  std::string device;  // names of those that may compute it, joined by commas
-  std::string resume;  // the token to go on with this matrix after commit; empty: there is none
+  std::string device;        // names of those that may compute it, joined by commas
+  std::string resume;        // the token to go on with this matrix after commit; empty: there is none
+  absl::Duration predicted;  // time of the computation on the fastest of those devices; zero: it is not known
 };
 
 struct LargeProgressReport {

@@ -397,14 +397,20 @@ TEST(Signature, NothingElse) {
 
 TEST(ProgressLine, ShowsHowFarItIs) {
   using client::LargeStage;
-  EXPECT_EQ(progress_line({.stage = LargeStage::kUpload, .fraction = 0.5, .elapsed_seconds = 1.26}),
-            "upload       [===============>              ]  50 %  1.3 s");
-  EXPECT_EQ(progress_line({.stage = LargeStage::kSweep, .fraction = 1, .sweep = 4, .off_diagonal = 1.2e-5}),
-            "sweep 4      [==============================] 100 %  cosines to 1.2e-05  0.0 s");
-  EXPECT_EQ(progress_line({.stage = LargeStage::kDownload, .fraction = -1, .off_diagonal = 0.5}),
-            "download     [>                             ]   0 %  0.0 s");
-  EXPECT_EQ(progress_line({.stage = LargeStage::kDownload, .fraction = std::nan("")}),
-            "download     [>                             ]   0 %  0.0 s");
+  EXPECT_EQ(progress_line({.stage = LargeStage::kUpload, .elapsed_seconds = 1.26, .overall = 0.5, .eta_seconds = 59.9}),
+            "upload       [===============>              ]  50 %  1.3 s, 59.9 s left");
+  EXPECT_EQ(progress_line({.stage = LargeStage::kSweep,
+                           .fraction = 1,
+                           .sweep = 4,
+                           .off_diagonal = 1.2e-5,
+                           .elapsed_seconds = 119.7,
+                           .overall = 0.25,
+                           .eta_seconds = 7265}),
+            "sweep 4      [=======>                      ]  25 %  cosines to 1.2e-05  2 min 00 s, 2 h 01 min left");
+  EXPECT_EQ(progress_line({.stage = LargeStage::kDownload, .off_diagonal = 0.5}),
+            "download     [>                             ]   0 %  0.0 s, 0.0 s left");
+  EXPECT_EQ(progress_line({.stage = LargeStage::kDownload, .elapsed_seconds = 3, .overall = 1}),
+            "download     [==============================] 100 %  3.0 s");
 }
 
 }  // namespace

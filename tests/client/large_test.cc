@@ -216,6 +216,10 @@ TEST(Large, TellsProgressOnTheCallingThread) {
   EXPECT_THAT(stages, ElementsAre(LargeStage::kUpload, LargeStage::kQueued, LargeStage::kSweep, LargeStage::kDownload));
   EXPECT_EQ(told.front().fraction, 0.25);
   EXPECT_EQ(told.back().fraction, 1);
+  EXPECT_TRUE(
+      std::is_sorted(told.begin(), told.end(), [](const auto& a, const auto& b) { return a.overall < b.overall; }));
+  EXPECT_EQ(told.back().overall, 1);
+  EXPECT_EQ(told.back().eta_seconds, 0);
   EXPECT_GE(told.back().elapsed_seconds, told.front().elapsed_seconds);
   const auto sweep =
       std::find_if(told.begin(), told.end(), [](const auto& p) { return p.stage == LargeStage::kSweep; });

@@ -363,6 +363,8 @@ TEST(Factor, ProgressNeverFallsAndEndsAtOne) {
       EXPECT_GE(told[i].sweep, told[i - 1].sweep);
       EXPECT_GE(told[i].stage, told[i - 1].stage);
       EXPECT_LE(told[i].off_diagonal, 1);
+      EXPECT_LE(told[i].fraction, told[i].next_fraction);
+      EXPECT_GE(told[i].next_seconds, 0);
     }
     EXPECT_EQ(told.back().stage, LargeStage::kFinish);
     EXPECT_EQ(told.back().fraction, 1);

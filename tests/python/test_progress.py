@@ -23,43 +23,59 @@ def without_tqdm(monkeypatch):
     monkeypatch.setitem(sys.modules, "tqdm.auto", None)
 
 
-def course(seconds, *, compute=8.0, started=0.0):
-    """Updates of a matrix: 1 s of upload, a computation that has been at `started` from its start, 1 s of download."""
-    for t in np.arange(0.1, seconds, 0.1):
-        if t < 1:
-            yield Progress("upload", float(t), elapsed_seconds=t)
-        elif t < 1 + compute:
-            yield Progress("sweep", started + (1 - started) * (t - 1) / compute, elapsed_seconds=t)
-        else:
-            yield Progress("download", t - 1 - compute, elapsed_seconds=t)
-    yield Progress("download", 1.0, elapsed_seconds=seconds)
+def course(compute, between=0.25):
+    """Updates of a matrix: 1 s of upload, a computation of which the server tells now and then, 2 s of download."""
+    for i in range(1, 11):
+        yield Progress("upload", i / 10, elapsed_seconds=i / 10)
+    yield Progress("queued", elapsed_seconds=1.0)
+    for t in np.arange(between, compute, between):
+        yield Progress("sweep", t / compute, elapsed_seconds=1 + t)
+    for i in range(1, 21):
+        yield Progress("download", i / 20, elapsed_seconds=1 + compute + i / 10)
 
 
-@pytest.mark.parametrize("guess", [0.8, 8.0, 80.0])  # seconds of the computation, which takes 8
-@pytest.mark.parametrize("started", [0.0, 0.2])
-def test_the_estimate(guess, started):
-    estimate = Estimate(100, 100, guess * 2e10)
-    updates = [estimate(p) for p in course(10.0, started=started)]
+@pytest.mark.parametrize("compute", [0.5, 10.0])
+def test_the_estimate_where_the_prediction_is_right(compute):
+    estimate = Estimate(100, 200)
+    estimate.predicted = compute
+    updates = [estimate(p) for p in course(compute)]
     overall = [p.overall for p in updates]
-    assert all(x <= y for x, y in zip(overall, overall[1:])) and 0 <= overall[0] and overall[-1] == 1
-    assert all(x < 1 for x in overall[:-1]) and updates[-1].eta_seconds == 0
-    for p in updates:
-        if guess == 8.0 or p.elapsed_seconds > 6:
-            assert abs(p.eta_seconds - (10 - p.elapsed_seconds)) < 1.1
-        if guess == 8.0:
-            assert abs(p.overall - p.elapsed_seconds / 10) < 0.1
+    assert all(x <= y for x, y in zip(overall, overall[1:])) and overall[-1] == 1 and updates[-1].eta_seconds == 0
+    assert all(x < 1 for x in overall[:-1])
+    assert all(abs(p.overall - p.elapsed_seconds / (3 + compute)) < 0.1 for p in updates)
+    assert all(abs(p.eta_seconds - (3 + compute - p.elapsed_seconds)) < 0.1 for p in updates[1:])
 
 
-def test_a_fraction_that_stands_still_is_no_end_in_sight():
-    estimate = Estimate(1, 1, 2e10)
-    at = [estimate(Progress("finish", 0.9, elapsed_seconds=float(t))) for t in range(10)]
-    assert all(0.4 < p.overall < 0.6 for p in at[2:]) and at[9].eta_seconds == 9
+@pytest.mark.parametrize("predicted", [0.0, 1.0, 100.0])
+def test_the_estimate_where_the_prediction_is_wrong(predicted):
+    estimate = Estimate(100, 200)
+    estimate.predicted = predicted
+    updates = [estimate(p) for p in course(10.0)]
+    overall = [p.overall for p in updates]
+    assert all(x <= y for x, y in zip(overall, overall[1:])) and overall[-1] == 1
+    assert all(abs(p.eta_seconds - (13 - p.elapsed_seconds)) < 0.1 for p in updates if p.elapsed_seconds > 2.5)
 
 
 def test_nothing_is_divided_by_zero():
     for stage in ("upload", "queued", "sweep", "download"):
-        p = Estimate(0, 0, 0.0)(Progress(stage, 0.0))
-        assert 0 <= p.overall <= 1 and p.eta_seconds == 0
+        for fraction in (0.0, 0.5, 1.0):
+            p = Estimate(0, 0)(Progress(stage, fraction))
+            assert 0 <= p.overall <= 1 and p.eta_seconds == 0
+
+
+@pytest.mark.parametrize("predicted", [float("nan"), -1.0, float("inf")])
+def test_a_prediction_that_makes_no_sense(fake, rng, predicted):
+    fake.limits["max_values"] = 32
+    told = []
+
+    def predict(message):
+        if message.WhichOneof("step") == "accepted":
+            message.accepted.predicted_seconds = predicted
+
+    fake.large.tamper = predict
+    with svdserve.Client(fake.address) as client:
+        client.svd(rng.standard_normal((40, 36)), False, progress=told.append)
+    assert all(0 <= p.overall <= 1 and 0 <= p.eta_seconds < float("inf") for p in told) and told[-1].overall == 1
 
 
 def test_matrices_of_a_stack_count_together():

@@ -124,6 +124,7 @@ class FakeLargeEngine final : public LargeEngine {
       : controls_(std::move(controls)), memory_(std::move(memory)) {}
 
   LargeWorkspace memory(const LargePlan& plan) const override { return memory_(plan); }
+  double predicted_seconds(const LargePlan& plan) const override { return static_cast<double>(plan.values); }
   LargeOutcome decompose(const LargePlan& plan, const LargeOperands& operands,
                          const LargeControl& control) const override {
     return controls_->compute(plan, operands, control);

@@ -245,6 +245,10 @@ TEST(LargeCodecTest, AChunkOfAResultIsASliceThatHoldsItsMemory) {
 }
 
 TEST(LargeCodecTest, ProgressAndSummary) {
+  LargeAccepted accepted;
+  accepted.predicted = absl::Milliseconds(250);
+  EXPECT_EQ(parsed(accepted).accepted().predicted_seconds(), 0.25);
+
   LargeProgressReport progress;
   progress.queued = true;
   progress.elapsed = absl::Seconds(3);

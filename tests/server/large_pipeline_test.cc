@@ -97,6 +97,7 @@ TEST_F(LargePipelineTest, TheWholeLifeOfALargeMatrix) {
   EXPECT_EQ(accepted.operand_bytes, kOperand);
   EXPECT_EQ(accepted.result_bytes, kResults);
   EXPECT_EQ(accepted.device, "fake:0");
+  EXPECT_EQ(accepted.predicted, absl::Seconds(2));  // as many as values
   EXPECT_EQ(pipeline->stats().inflight_bytes, kOperand);
   clock.advance(absl::Seconds(2));
   for (const int64_t at : {48, 0, 32, 16}) call.chunk(at, 16);  // in any order
@@ -156,6 +157,38 @@ TEST_F(LargePipelineTest, TheWholeLifeOfALargeMatrix) {
   EXPECT_EQ(counted.phases.at(LargePhase::kUpload), std::vector<absl::Duration>{absl::Seconds(2)});
   EXPECT_EQ(counted.phases.size(), 4u);
   EXPECT_TRUE(counted.failures.empty());
+}
+
+TEST_F(LargePipelineTest, ProgressGoesOnByTheClockWhereTheDeviceTellsNothing) {
+  LargeCall& call = begin();
+  call.open();
+  call.write();
+  for (const int64_t at : {0, 16, 32, 48}) call.chunk(at, 16);
+  controls->close();
+  call.commit();
+  controls->await_begun(1);
+  LargeProgress now;
+  now.stage = LargeStage::kWarmStart;
+  now.fraction = 0.25;
+  now.next_fraction = 0.75;
+  now.next_seconds = 8;
+  controls->report(now);
+  const absl::Time reported = clock.now();
+  double last = 0;
+  for (int i = 0; i < 20; ++i) {
+    // Written as soon as the tick asks for it, at a time that the clock still has.
+    const auto progress = std::get<LargeProgressReport>(*call.write());
+    const double gone = absl::ToDoubleSeconds(clock.now() - reported);
+    EXPECT_GE(progress.factor.fraction, last);
+    EXPECT_LE(progress.factor.fraction, 0.25 + 0.5 * std::min(gone / 8, 1.0) + 1e-9);
+    last = progress.factor.fraction;
+    clock.advance(absl::Seconds(1));
+  }
+  EXPECT_EQ(last, 0.75);
+  controls->open();
+  while (call.write()) {
+  }
+  EXPECT_TRUE(call.await_end().ok());
 }
 
 // --- bad input ----------------------------------------------------------------------------------

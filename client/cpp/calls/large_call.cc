@@ -204,6 +204,7 @@ LargeCall::LargeCall(Core& core, const LargeMatrix& matrix, const LargeSizes& si
       call_options_(call),
       deadline_(deadline_after(call.timeout, Clock::now())),
       begin_(Clock::now()),
+      estimate_(sizes.operand_bytes, sizes.values_bytes + sizes.left_bytes + sizes.right_bytes),
       receiver_(sizes, options.certificate, out) {}
 
 Result<LargeReport> LargeCall::run() {
@@ -373,6 +374,7 @@ void LargeCall::on_read() {
   if (reply_.step == LargeStep::kAccepted) {
     token_ = reply_.resume;
     survives_ = survives_ || !token_.empty();
+    estimate_.predict(reply_.predicted_seconds);
     write_next();
   }
   // Ignore the server's upload progress; the client's own count is more recent.
@@ -406,6 +408,7 @@ void LargeCall::tell(LargeProgress news) {
   if (!options_.progress) return;
   progress_ = news;
   progress_.elapsed_seconds = std::chrono::duration<double>(Clock::now() - begin_).count();
+  estimate_.complete(&progress_);
   options_.progress(progress_);
 }
 

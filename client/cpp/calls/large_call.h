@@ -13,6 +13,7 @@
 #include <optional>
 
 #include "client/cpp/calls/core.h"
+#include "client/cpp/calls/large_estimate.h"
 #include "client/cpp/calls/retry.h"
 #include "client/cpp/calls/route.h"
 #include "client/cpp/large.h"
@@ -88,6 +89,7 @@ class LargeCall : public Cancellable {
   const CallOptions& call_options_;
   const Deadline deadline_;
   const Clock::time_point begin_;
+  LargeEstimate estimate_;
   LargeReceiver receiver_;
 
   // State of the attempt under way; used by the calling thread alone.

@@ -87,6 +87,7 @@ void read_step(const v1::DecomposeLargeResponse& from, LargeReply* to) {
       to->chunk_bytes = from.accepted().chunk_bytes();
       to->operand_bytes = from.accepted().operand_bytes();
       to->resume = from.accepted().resume();
+      to->predicted_seconds = from.accepted().predicted_seconds();
       to->result_bytes = from.accepted().result_bytes();
       break;
     case v1::DecomposeLargeResponse::kProgress:

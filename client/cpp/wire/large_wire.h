@@ -26,9 +26,10 @@ enum class LargeFactor : uint8_t { kUnknown, kValues, kLeft, kRight, kLast = kRi
 // One message of the server. Only the members of its step are meaningful.
 struct LargeReply {
   LargeStep step = LargeStep::kNothing;
-  int64_t chunk_bytes = 0;  // kAccepted, and so the next three
+  int64_t chunk_bytes = 0;  // kAccepted, and so the next four
   int64_t operand_bytes = 0, result_bytes = 0;
   std::string resume = {};
+  double predicted_seconds = 0;
   LargeProgress progress = {};                 // kProgress; elapsed_seconds are the server's
   LargeFactor factor = LargeFactor::kUnknown;  // kFactorChunk, and so the next three
   int64_t offset = 0;

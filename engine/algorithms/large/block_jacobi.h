@@ -52,6 +52,10 @@ inline constexpr double kLeastDistance = 1e-4;
 // log2 of the largest ratio of columns within which their exponents may be made equal.
 inline constexpr int32_t kPlainSpread = 300;
 inline constexpr double kUnitRoundoff = 0x1p-53;
+// Parts of a warm start at whose end the Gram matrix, and its eigenbasis, are known; for the progress.
+inline constexpr double kGramDone = 0.1, kEigenbasisDone = 0.75;
+// The part of the left basis's time at whose end it is to be stored.
+inline constexpr double kLeftMade = 0.95;
 // A row of R below this many u of its columns' norms, and of the largest entries left, is rounding error of the QR.
 inline constexpr double kNegligibleRow = 8;
 
@@ -106,7 +110,8 @@ class BlockJacobi {
   // has none. *right: V likewise; null where the plan has none. The plan has no certificate, and the operands have no
   // matrix.
   LargeOutcome run_resident(View matrix, View* left, View* right = nullptr) {
-    progress_.at(LargeStage::kPrepare, 0);
+    start_ = expected_start(plan_);
+    progress_.begin(parts(), kSvdLoad);
     resident_left_ = left;
     resident_right_ = right;
     a_ = matrix;
@@ -129,13 +134,14 @@ class BlockJacobi {
     outcome_.phases = backend_.phases();
     outcome_.rotations = progress_.state.rotations;
     outcome_.proper_rotations = progress_.state.proper_rotations;
-    progress_.at(LargeStage::kFinish, 1);
+    progress_.end();
     return outcome_;
   }
 
   // Step 1: the tall operand, scaled and sorted, in a_ with the column exponents e_.
   void prepare() {
-    progress_.at(LargeStage::kPrepare, 0);
+    start_ = expected_start(plan_);
+    progress_.begin(parts(), kSvdLoad);
     backend_.stage("load");
     if constexpr (requires { backend_.tall_operand(plan_, operands_); }) {
       tall_ = backend_.tall_operand(plan_, operands_);
@@ -145,7 +151,7 @@ class BlockJacobi {
     e_ = backend_.exponents(n_);
     const LoadReport report = backend_.load(operands_.matrix, plan_.problem, wide_, a_);
     if (!report.finite) throw non_finite(report);
-    progress_.at(LargeStage::kPrepare, 0.03);
+    progress_.at(0.6);  // scaling and sorting take the rest
     scale_and_sort();
   }
 
@@ -163,7 +169,7 @@ class BlockJacobi {
     e_ = backend_.exponents(n_);
     const LoadReport report = tall_->scan(e_);
     if (!report.finite) throw non_finite(report);
-    progress_.at(LargeStage::kPrepare, 0.03);
+    progress_.at(1);
     sort_columns(tall_->column_norms());
   }
 
@@ -193,14 +199,15 @@ class BlockJacobi {
   // Step 2.
   void precondition() {
     if (start_without_qr()) return;
-    progress_.at(LargeStage::kPrecondition, 0.05);
+    if (start_ == SvdStart::kEigenbasis) start_ = SvdStart::kQrAndEigenbasis;
+    progress_.begin(parts(), kSvdQr);
     backend_.stage("qr");
     if (tall_ != nullptr) {
       a_ = backend_.matrix(n_, n_);
       sorted_row_maxima_ = tall_->reduce(column_order_, a_);
     } else {
       tau_ = backend_.scalars(n_);
-      backend_.qr(a_, tau_);
+      backend_.qr(a_, tau_, progress_.between(0, 1));
     }
     x_ = backend_.matrix(n_, n_);
     f_ = backend_.exponents(n_);
@@ -267,13 +274,16 @@ class BlockJacobi {
   // X := A' V_0 where A' needs no QR.
   bool start_without_qr() {
     if (!level_ || m_ != n_ || n_ < 2 || hyperbolic_ || plan_.options.method == Method::kJacobi) return false;
-    progress_.at(LargeStage::kWarmStart, 0.05);
+    start_ = SvdStart::kEigenbasis;
+    progress_.begin(parts(), kSvdQr);
     backend_.stage("warm start");
     backend_.apply_exponents(a_, e_);
     View square = backend_.matrix(n_, n_);
     w_ = backend_.matrix(n_, n_);
     backend_.herk(a_, square);
-    without_qr_ = is_well_conditioned(square, w_) && backend_.eigenbasis(square, w_);
+    without_qr_ = is_well_conditioned(square, w_);
+    if (without_qr_) progress_.begin(parts(), kSvdStart);
+    without_qr_ = without_qr_ && backend_.eigenbasis(square, w_, progress_.between(0, kEigenbasisDone));
     backend_.release(square);
     if (!without_qr_) {
       backend_.normalize_columns(a_, e_, true);
@@ -306,13 +316,13 @@ class BlockJacobi {
     const auto norms = backend_.column_norms(x_, f_);
     if (std::any_of(norms.begin(), norms.end(), is_zero) || spread(norms) > kWarmStartSpread) return false;
     limit_exponents(norms);
-    progress_.at(LargeStage::kWarmStart, 0.1);
+    progress_.begin(parts(), kSvdStart);
     backend_.stage("warm start");
     backend_.apply_exponents(x_, f_);
     View square = backend_.matrix(n_, n_);
     w_ = backend_.matrix(n_, n_);
     backend_.herk(x_, square);
-    if (!backend_.eigenbasis(square, w_)) {
+    if (!backend_.eigenbasis(square, w_, progress_.between(kGramDone, kEigenbasisDone))) {
       backend_.release(square);
       backend_.release(w_);
       w_ = {};
@@ -340,7 +350,8 @@ class BlockJacobi {
 
   // X P = Q_2 R_2, X := R_2^H. Leaves Q_2 in (b_, tau2_), P in inner_order_.
   void second_qr() {
-    progress_.at(LargeStage::kPrecondition, 0.1);
+    start_ = SvdStart::kTwoQrs;
+    progress_.begin(parts(), kSvdStart);
     backend_.stage("qr");
     const auto norms = backend_.column_norms(x_, f_);
     inner_order_ = identity_order(n_);
@@ -351,7 +362,7 @@ class BlockJacobi {
     b_ = x_;
     tau2_ = backend_.scalars(n_);
     const std::vector<double> row_maxima = backend_.row_maxima(b_);
-    backend_.qr(b_, tau2_);
+    backend_.qr(b_, tau2_, progress_.between(0, 1));
     x_ = backend_.matrix(n_, n_);
     f0_ = backend_.exponents(n_);
     backend_.copy_exponents(f_, f0_, n_);
@@ -386,11 +397,9 @@ class BlockJacobi {
     limits.variant = options.variant;
     limits.tolerance = options.tolerance > 0 ? options.tolerance : own_tolerance();
     limits.max_sweeps = options.max_sweeps > 0 ? options.max_sweeps : kDefaultLargeSweeps;
-    limits.expected_sweeps = outcome_.warm_started ? 2 : 9;
-    limits.first_fraction = outcome_.warm_started ? 0.6 : 0.15;
-    limits.last_fraction = 0.9;
+    limits.expected_work = expected_work(plan_, start_, bool(w_));
     limits.nearly_orthogonal = outcome_.warm_started;
-    progress_.at(LargeStage::kSweep, limits.first_fraction);
+    progress_.begin(parts(), kSvdSweeps);
     SweepOperands<E> operands;
     operands.x = x_;
     operands.f = f_;
@@ -414,7 +423,7 @@ class BlockJacobi {
 
   // Step 4.
   void finish() {
-    progress_.at(LargeStage::kFinish, 0.9);
+    progress_.begin(parts(), kSvdPolish);
     backend_.stage("finish");
     if (vectors_ && solve_for_w_) {
       w_ = x0_;
@@ -431,7 +440,6 @@ class BlockJacobi {
     write_values(norms);
     if (!vectors_) return;
     unit_columns(norms);
-    progress_.at(LargeStage::kFinish, 0.92);
     if (left_columns_ > 0) store_left();
     if (right_columns_ > 0) store_right();
   }
@@ -508,21 +516,17 @@ class BlockJacobi {
   void store_left() {
     const bool second = bool(b_);
     const View core = hyperbolic_ || second || without_qr_ ? x_ : w_;
+    progress_.begin(parts(), kSvdLeft);
     if (second) backend_.permute_rows(core, inverse_order(inner_order_));
     if (without_qr_) return store_left_as_it_is();
-    if (tall_ != nullptr) {
-      tall_->expand(core);
-      progress_.at(LargeStage::kFinish, 0.95);
-      return;
-    }
+    if (tall_ != nullptr) return tall_->expand(core);
     View left = backend_.matrix(m_, left_columns_);
     const int64_t of_core = std::min(n_, left_columns_);
     if (left_columns_ > n_ || m_ > n_) backend_.set_zero(left);
     backend_.copy(core.columns(0, of_core), left.block(0, 0, n_, of_core));
     if (left_columns_ > n_) backend_.set_identity(left.block(n_, n_, m_ - n_, left_columns_ - n_));
-    backend_.apply_q(Op::kNone, a_, tau_, left);
+    backend_.apply_q(Op::kNone, a_, tau_, left, progress_.between(0, kLeftMade));
     backend_.permute_rows(left, inverse_order(row_order_));
-    progress_.at(LargeStage::kFinish, 0.95);
     if (resident_left_ != nullptr) {
       *resident_left_ = left;
       return;
@@ -534,7 +538,6 @@ class BlockJacobi {
   void store_left_as_it_is() {
     const View leading = x_.columns(0, left_columns_);
     backend_.permute_rows(leading, inverse_order(row_order_));
-    progress_.at(LargeStage::kFinish, 0.95);
     if (resident_left_ != nullptr) {
       *resident_left_ = leading;
       x_ = {};
@@ -544,12 +547,12 @@ class BlockJacobi {
   }
 
   void store_right() {
+    progress_.begin(parts(), kSvdRight);
     const bool second = bool(b_);
     View right = hyperbolic_ || second || without_qr_ ? w_ : x_;
     if (right_columns_ < n_) right = right.columns(0, right_columns_);
-    if (second) backend_.apply_q(Op::kNone, b_, tau2_, right);
+    if (second) backend_.apply_q(Op::kNone, b_, tau2_, right, progress_.between(0, 1));
     backend_.permute_rows(right, inverse_order(column_order_));
-    progress_.at(LargeStage::kFinish, 0.98);
     if (resident_right_ != nullptr) {
       *resident_right_ = backend_.matrix(right.rows, right.cols);
       backend_.copy(right, *resident_right_);
@@ -569,6 +572,7 @@ class BlockJacobi {
   // Errors of the stored, rounded results: |A - U S V^H|_F / |A|_F, |I - U^H U|_F, |I - V^H V|_F or |J - V^H J V|_F.
   void certify() {
     release_all();
+    progress_.begin(parts(), kSvdCertificate);
     backend_.stage("certificate");
     if (tall_ != nullptr) return certify_tall();
     const Problem& p = plan_.problem;
@@ -730,12 +734,15 @@ class BlockJacobi {
   // the 10 n u that the contract allows.
   double solvable_diagonal() const { return 0.5 / static_cast<double>(n_); }
 
+  WorkParts parts() const { return svd_parts(plan_, start_, backend_.work_speeds()); }
+
   Backend& backend_;
   const LargePlan& plan_;
   const LargeOperands& operands_;
   LargeWatch watch_;
   ProgressTeller progress_;
   LargeOutcome outcome_;
+  SvdStart start_ = SvdStart::kTwoQrs;  // as far as is known
 
   bool hyperbolic_ = false, wide_ = false, vectors_ = false, solve_for_w_ = false;
   bool level_ = false, without_qr_ = false;

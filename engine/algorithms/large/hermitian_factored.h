@@ -61,32 +61,37 @@ class HermitianFactored {
         plan_(plan),
         operands_(operands),
         control_(control),
+        watch_(control),
+        progress_(watch_),
         n_(plan.problem.rows),
         vectors_(plan.left_columns > 0) {}
 
   // Throws LargeStop for everything but kOk and kNotConverged.
   LargeOutcome run() {
-    tell(0);
+    progress_.begin(parts(plan_.problem.cols), kFactoredFactor);
     plan_.options.kind == LargeKind::kHermitian ? factor() : load_factor();
     rank_ = static_cast<int64_t>(signs_.size());
-    tell(kFactorFraction);
     if (plan_.options.certificate) measure_factor();
     if (rank_ > 0) decompose_factor();
     finish();
     if (plan_.options.certificate) certify();
     outcome_.method = plan_.options.method;
     outcome_.phases = backend_.phases();
+    progress_.end();
     return std::move(outcome_);
   }
 
  private:
-  // The parts of the whole that the steps take, for the progress.
-  static constexpr double kFactorFraction = 0.15, kSvdFraction = 0.95;
+  // As far as the signs are known.
+  bool is_definite() const {
+    return !signs_.empty() &&
+           std::all_of(signs_.begin(), signs_.end(), [this](int8_t s) { return s == signs_.front(); });
+  }
 
-  void tell(double fraction) const {
-    LargeProgress progress;
-    progress.fraction = fraction;
-    if (control_.progress) control_.progress(progress);
+  // With a factor of so many columns.
+  WorkParts parts(int64_t rank) const {
+    const LargeKind kind = is_definite() ? LargeKind::kSvd : LargeKind::kHyperbolicSvd;
+    return factored_parts(plan_, factor_svd_plan(plan_, rank, kind), backend_.work_speeds());
   }
 
   // --- step 1 ---------------------------------------------------------------------------------------
@@ -97,7 +102,7 @@ class HermitianFactored {
     exponent_ = load_hermitian(backend_, plan_, operands_.matrix, m);
     backend_.stage("factorize");
     g_ = backend_.matrix(n_, n_);
-    signs_ = backend_.indefinite_factor(m, g_, [this](double done) { tell(kFactorFraction * done); });
+    signs_ = backend_.indefinite_factor(m, g_, progress_.between(0, 1));
     backend_.release(m);
   }
 
@@ -114,6 +119,7 @@ class HermitianFactored {
   void measure_factor() {
     outcome_.factor_condition = 1;
     if (rank_ == 0) return;
+    progress_.begin(parts(rank_), kFactoredCondition);
     backend_.stage("certificate");
     View q = backend_.matrix(n_, rank_);
     backend_.copy(g_.columns(0, rank_), q);
@@ -145,20 +151,14 @@ class HermitianFactored {
   // --- step 2 ---------------------------------------------------------------------------------------
 
   void decompose_factor() {
-    const bool definite = std::all_of(signs_.begin(), signs_.end(), [&](int8_t s) { return s == signs_.front(); });
+    const bool definite = is_definite();
     const LargePlan plan = factor_svd_plan(plan_, rank_, definite ? LargeKind::kSvd : LargeKind::kHyperbolicSvd);
     singular_.resize(static_cast<size_t>(rank_));
     LargeOperands operands;
     operands.signature = definite ? nullptr : signs_.data();
     operands.values = singular_.data();
-    LargeControl control;
-    control.cancel = control_.cancel;
-    if (control_.progress) {
-      control.progress = [this](LargeProgress progress) {
-        progress.fraction = kFactorFraction + (kSvdFraction - kFactorFraction) * progress.fraction;
-        control_.progress(progress);
-      };
-    }
+    progress_.begin(parts(rank_), kFactoredSvd);
+    const LargeControl control = progress_.of_part(control_);
     BlockJacobi<Backend> svd(backend_, plan, operands, control);
     const double condition = outcome_.factor_condition;
     outcome_ = svd.run_resident(g_.columns(0, rank_), &u_);
@@ -168,6 +168,7 @@ class HermitianFactored {
   // --- step 3 ---------------------------------------------------------------------------------------
 
   void finish() {
+    progress_.begin(parts(rank_), kFactoredFinish);
     backend_.stage("finish");
     if (rank_ == 0) {
       outcome_.status = LargeStatus::kOk;
@@ -212,6 +213,7 @@ class HermitianFactored {
   }
 
   void certify() {
+    progress_.begin(parts(rank_), kFactoredCertificate);
     backend_.stage("certificate");
     View m = backend_.matrix(n_, n_);
     if (plan_.options.kind == LargeKind::kHermitian) {
@@ -243,6 +245,8 @@ class HermitianFactored {
   const LargePlan& plan_;
   const LargeOperands& operands_;
   const LargeControl& control_;
+  LargeWatch watch_;
+  ProgressTeller progress_;
   const int64_t n_;
   const bool vectors_;
   int exponent_ = 0;  // M = 2^exponent_ G J G^H

@@ -22,9 +22,10 @@
 #include <numeric>
 #include <vector>
 
-#include "engine/algorithms/large/block_jacobi_sweeps.h"
 #include "engine/algorithms/large/hermitian_eigenpairs.h"
 #include "engine/algorithms/large/large_backend.h"
+#include "engine/algorithms/large/predicted_work.h"
+#include "engine/algorithms/large/progress_teller.h"
 
 namespace svdserve::large {
 
@@ -41,6 +42,7 @@ class HermitianTridiagonal {
         operands_(operands),
         watch_(control),
         progress_(watch_),
+        parts_(tridiagonal_parts(plan, backend.work_speeds())),
         n_(plan.problem.rows) {}
 
   // Throws LargeStop for everything but kOk.
@@ -51,34 +53,34 @@ class HermitianTridiagonal {
     outcome_.status = LargeStatus::kOk;
     outcome_.method = Method::kTridiagonal;
     outcome_.phases = backend_.phases();
-    progress_.at(LargeStage::kFinish, 1);
+    progress_.end();
     return outcome_;
   }
 
  private:
   // Step 1.
   void load() {
-    progress_.at(LargeStage::kPrepare, 0);
+    progress_.begin(parts_, kTridiagonalLoad);
     backend_.stage("load");
     m_ = backend_.matrix(n_, n_);
     exponent_ = load_hermitian(backend_, plan_, operands_.matrix, m_);
-    progress_.at(LargeStage::kPrepare, 0.05);
   }
 
   // Step 2. Leaves V in v_; work_ is for what comes next.
   void make_basis() {
+    progress_.begin(parts_, kTridiagonalBasis);
     backend_.stage("eigenvectors");
     v_ = backend_.matrix(n_, n_);
     work_ = backend_.matrix(n_, n_);
     backend_.copy(m_, work_);
-    if (backend_.eigenbasis(work_, v_)) return;
-    progress_.at(LargeStage::kPrepare, 0.3);
+    if (backend_.eigenbasis(work_, v_, progress_.between(0, 1))) return;
+    progress_.begin(parts_, kTridiagonalBasis);
     std::vector<int64_t> reverse(static_cast<size_t>(n_));
     std::iota(reverse.rbegin(), reverse.rend(), int64_t{0});
     backend_.copy(m_, work_);
     backend_.permute_rows(work_, reverse);
     backend_.permute_columns(work_, reverse);
-    if (!backend_.eigenbasis(work_, v_)) {
+    if (!backend_.eigenbasis(work_, v_, progress_.between(0, 1))) {
       throw LargeStop{LargeStatus::kFault,
                       "the library's eigensolver did not converge; ask for FACTORED, which has none"};
     }
@@ -87,7 +89,7 @@ class HermitianTridiagonal {
 
   // Step 3, and what is stored.
   void finish() {
-    progress_.at(LargeStage::kFinish, 0.85);
+    progress_.begin(parts_, kTridiagonalFinish);
     backend_.stage("finish");
     backend_.gemm(Op::kNone, Op::kNone, 1.0, m_, v_, 0.0, work_);
     const std::vector<double> products = backend_.column_products(v_, work_);
@@ -102,11 +104,10 @@ class HermitianTridiagonal {
     }
     std::stable_sort(sorted.begin(), sorted.end());
     store_eigenvalues(sorted, plan_, operands_, outcome_);
-    progress_.at(LargeStage::kFinish, 0.95);
     if (plan_.left_columns > 0) store_eigenvectors(backend_, sorted, plan_, operands_, v_);
     backend_.release(v_);
     if (!plan_.options.certificate) return;
-    progress_.at(LargeStage::kFinish, 0.97);
+    progress_.begin(parts_, kTridiagonalCertificate);
     backend_.stage("certificate");
     certify_eigenpairs(backend_, plan_, operands_, m_, exponent_, outcome_);
   }
@@ -116,6 +117,7 @@ class HermitianTridiagonal {
   const LargeOperands& operands_;
   LargeWatch watch_;
   ProgressTeller progress_;
+  const WorkParts parts_;
   LargeOutcome outcome_;
   const int64_t n_;
   View m_, v_, work_;

@@ -33,6 +33,7 @@
 
 #include "engine/algorithms/large/block_pivot_strategy.h"
 #include "engine/algorithms/large/packed_sweep.h"
+#include "engine/algorithms/large/predicted_work.h"
 #include "engine/large_engine.h"
 
 namespace svdserve::large {
@@ -81,6 +82,9 @@ class LargeWatch {
  private:
   const LargeControl& control_;
 };
+
+// Hears how much of a long operation is done, 0 .. 1 and never falling, on the computing thread. May be empty.
+using PartDone = std::function<void(double)>;
 
 template <class E>
 struct LargeView {
@@ -182,6 +186,7 @@ class TallOperand {
 //   int64_t block_width(n)                   policy: columns of a block for n columns, >= 1
 //   void stage(name)                         names what follows, for phases(): "load", "qr", ...
 //   void sync()                              waits for everything
+//   WorkSpeeds work_speeds() const           for the progress alone
 //
 //   LoadReport load(matrix, problem, adjoint, a)   a := the operand (host memory, any dtype and order), or its adjoint;
 //                                            checks all entries, and loads those that are not finite as they are.
@@ -205,9 +210,10 @@ class TallOperand {
 //   void set_identity(a), set_zero(a), copy(a, b)  ones on the diagonal, zeros elsewhere; zeros; b := a
 //   void copy_exponents(f, g, n)             g := f
 //
-//   void qr(a, tau)                          Householder QR of a.rows >= a.cols: R in the upper triangle, reflectors
-//                                            below it and in tau. (Signs of R's diagonal are free)
-//   void apply_q(op, a, tau, c)              c := Q c or Q^H c, Q the a.rows x a.rows matrix that qr() left in (a, tau).
+//   void qr(a, tau, done)                    Householder QR of a.rows >= a.cols: R in the upper triangle, reflectors
+//                                            below it and in tau. (Signs of R's diagonal are free). done is a PartDone,
+//                                            here and below, which a back end that does not know need not call
+//   void apply_q(op, a, tau, c, done)        c := Q c or Q^H c, Q the a.rows x a.rows matrix that qr() left in (a, tau).
 //                                            Both may be written to meanwhile
 //   void adjoint_of_triangle(r, e, x, f)     (x, f) := (R 2^e)^H scaled, R the upper triangle of r (n x n), 2^e the
 //                                            diagonal matrix of column exponents: x lower triangular, zeros above.
@@ -218,12 +224,12 @@ class TallOperand {
 //   void solve_lower(l, b)                   b := L^-1 b, L the lower triangle of l
 //   void scale_solution(f, g, w)             w(i, j) := 2^(g[j] - f[i]) w(i, j): of a solve with scaled columns
 //   double square_bound(a)                   |a|_1 |a|_inf, which is at least the square of the 2-norm. waits
-//   std::vector<int8_t> indefinite_factor(m, g, progress)    m = G J G^H, m Hermitian with both triangles, n x n, finite,
+//   std::vector<int8_t> indefinite_factor(m, g, done)        m = G J G^H, m Hermitian with both triangles, n x n, finite,
 //                                            its largest magnitude near one; overwritten. Its r columns of G are the
 //                                            first of g, n x n; the others mean nothing. Returns the r signs of J.
-//                                            progress(part that is done) may be empty. Pivots as in
+//                                            Pivots as in
 //                                            backends/host/dense/indefinite_factor.h, rank as in factor_error.h. waits
-//   bool eigenbasis(g, v)                    v := orthonormal eigenvectors of the Hermitian g, by descending
+//   bool eigenbasis(g, v, done)              v := orthonormal eigenvectors of the Hermitian g, by descending
 //                                            eigenvalue; g is overwritten. false: did not converge, v unspecified
 //   int block_cosines(x, width, first, count, cosines)    sets cosines.at(p, q) for p = first .. first + r - 1 and all
 //                                            q >= p, of blocks as PStep has them and a scaled x; columns of zeros have
@@ -257,7 +263,8 @@ template <class B>
 concept LargeBackend = requires(B& b, LargeView<typename B::Element> a, typename B::Element* tau, int32_t* f,
                                 const Problem& problem, const std::vector<int64_t>& perm,
                                 const std::vector<double>& numbers, BlockCosines& cosines,
-                                const PStep<typename B::Element>& step, const void* in, void* out) {
+                                const PStep<typename B::Element>& step, const PartDone& done, const void* in,
+                                void* out) {
   { b.matrix(int64_t{}, int64_t{}) } -> std::same_as<LargeView<typename B::Element>>;
   b.release(a);
   { b.exponents(int64_t{}) } -> std::same_as<int32_t*>;
@@ -267,6 +274,7 @@ concept LargeBackend = requires(B& b, LargeView<typename B::Element> a, typename
   { b.block_width(int64_t{}) } -> std::convertible_to<int64_t>;
   b.stage("");
   b.sync();
+  { b.work_speeds() } -> std::same_as<WorkSpeeds>;
   { b.load(in, problem, true, a) } -> std::same_as<LoadReport>;
   b.store(a, true, out, problem);
   b.mirror_lower(a);
@@ -283,8 +291,8 @@ concept LargeBackend = requires(B& b, LargeView<typename B::Element> a, typename
   b.set_zero(a);
   b.copy(a, a);
   b.copy_exponents(f, f, int64_t{});
-  b.qr(a, tau);
-  b.apply_q(Op::kNone, a, tau, a);
+  b.qr(a, tau, done);
+  b.apply_q(Op::kNone, a, tau, a, done);
   b.adjoint_of_triangle(a, f, a, f);
   b.copy_triangle(a, a);
   b.gemm(Op::kNone, Op::kAdjoint, 1.0, a, a, 0.0, a);
@@ -292,8 +300,8 @@ concept LargeBackend = requires(B& b, LargeView<typename B::Element> a, typename
   b.solve_lower(a, a);
   b.scale_solution(f, f, a);
   { b.square_bound(a) } -> std::same_as<double>;
-  { b.indefinite_factor(a, a, std::function<void(double)>()) } -> std::same_as<std::vector<int8_t>>;
-  { b.eigenbasis(a, a) } -> std::same_as<bool>;
+  { b.indefinite_factor(a, a, done) } -> std::same_as<std::vector<int8_t>>;
+  { b.eigenbasis(a, a, done) } -> std::same_as<bool>;
   { b.cholesky(a) } -> std::same_as<bool>;
   { b.block_cosines(a, int64_t{}, 0, 1, cosines) } -> std::same_as<int>;
   b.p_step(step);

@@ -87,7 +87,14 @@ class LeadingTriplets {
 
   // All arguments must outlive the object. run() may be called once.
   LeadingTriplets(Backend& backend, const LargePlan& plan, const LargeOperands& operands, const LargeControl& control)
-      : backend_(backend), plan_(plan), operands_(operands), control_(control), watch_(control), progress_(watch_) {
+
+      : backend_(backend),
+        plan_(plan),
+        operands_(operands),
+        control_(control),
+        watch_(control),
+        progress_(watch_),
+        parts_(leading_parts(plan, backend.work_speeds())) {
     const Problem& p = plan.problem;
     wide_ = p.rows < p.cols;
     m_ = std::max(p.rows, p.cols);
@@ -106,14 +113,11 @@ class LeadingTriplets {
     if (plan_.subspace_columns == 0 || !found_by_subspace()) decompose_all();
     if (plan_.options.certificate) certify();
     outcome_.phases = backend_.phases();
-    progress_.at(LargeStage::kFinish, 1);
+    progress_.end();
     return std::move(outcome_);
   }
 
  private:
-  // The parts of the whole that the subspace takes, for the progress.
-  static constexpr double kLoadFraction = 0.1, kStepsFraction = 0.9;
-
   // The SVD of R, or of R_k: leading vectors and values.
   struct SmallSvd {
     View left, right;
@@ -130,7 +134,6 @@ class LeadingTriplets {
 
   // Afterwards there are products with 2^-exponent_ A, whose norm is norm_.
   void load() {
-    progress_.at(LargeStage::kPrepare, 0);
     backend_.stage("load");
     LoadReport report;
     std::vector<ScaledNorm> norms;
@@ -155,7 +158,6 @@ class LeadingTriplets {
       sum += x * x;
     }
     norm_ = std::sqrt(sum);
-    progress_.at(LargeStage::kPrepare, kLoadFraction);
   }
 
   // y := A x
@@ -186,6 +188,7 @@ class LeadingTriplets {
   // --- the subspace -------------------------------------------------------------------------------------------------
 
   bool found_by_subspace() {
+    progress_.begin(parts_, kLeadingLoad);
     load();
     const bool found = norm_ > 0 && make_triplets();
     release({&v_, &q_, &r_, &t_, &work_m_, &work_n_});
@@ -196,8 +199,10 @@ class LeadingTriplets {
   bool make_triplets() {
     allocate();
     for (int steps = 1; steps <= most_steps_; ++steps) {
+      const double left = seconds_of_steps(steps, std::clamp(expected_steps_, steps, most_steps_)) +
+                          (expected_steps_ > 2 * most_steps_ ? full_seconds() : parts_[kLeadingFinish].seconds);
+      progress_.begin(LargeStage::kSubspace, seconds_of_steps(steps, steps), left);
       step(steps);
-      progress_.at(LargeStage::kSubspace, kLoadFraction + (kStepsFraction - kLoadFraction) * steps / (most_steps_ + 1));
       if (steps < next_check_ && steps < most_steps_) continue;
       backend_.stage("ritz");
       SmallSvd svd = svd_of_projection(steps);
@@ -211,7 +216,7 @@ class LeadingTriplets {
 
   void allocate() {
     const int64_t columns = plan_.subspace_columns;
-    most_steps_ = static_cast<int>(columns / block_);
+    most_steps_ = expected_steps_ = static_cast<int>(columns / block_);
     v_ = backend_.matrix(n_, columns + block_);
     q_ = backend_.matrix(m_, columns);
     r_ = backend_.matrix(columns, columns);
@@ -223,6 +228,16 @@ class LeadingTriplets {
     backend_.copy(start, work_n_);
     backend_.release(start);
     make_orthonormal(v_, 0, work_n_, {}, t_);
+  }
+
+  // Predicted, of first .. last.
+  double seconds_of_steps(int first, int last) const {
+    const PredictedWork work(backend_.work_speeds(), plan_.problem.dtype);
+    double sum = 0;
+    for (int j = first; j <= last; ++j) {
+      sum += subspace_step(work, double(m_), double(n_), double(block_), double((j - 1) * block_));
+    }
+    return sum;
   }
 
   // A V_j = Q (column j of R), A^H Q_j = V R^H + V_{j+1} T.
@@ -394,6 +409,7 @@ class LeadingTriplets {
       const double wanted = rate > 0 ? now / rate : std::numeric_limits<double>::infinity();
       is_hopeless_ = steps >= 4 && steps + wanted > 2 * most_steps_;
       if (!is_hopeless_) next_check_ = steps + std::clamp(static_cast<int>(0.8 * std::min(wanted, 100.0)), 1, 4);
+      expected_steps_ = steps + static_cast<int>(std::ceil(std::min(wanted, 100.0)));
     }
     checked_ = steps;
     before_ = now;
@@ -403,6 +419,7 @@ class LeadingTriplets {
 
   // Stores the triplets, unless their true residual is too large.
   bool take(int steps, const SmallSvd& svd) {
+    progress_.begin(parts_, kLeadingFinish);
     const int64_t size = steps * block_;
     View u = backend_.matrix(m_, k_), v = backend_.matrix(n_, k_);
     backend_.gemm(Op::kNone, Op::kNone, 1.0, q_.columns(0, size), svd.left.columns(0, k_), 0.0, u);
@@ -456,7 +473,6 @@ class LeadingTriplets {
 
   // u: m x k, v: n x k, of the tall matrix.
   void store_vectors(View u, View v) {
-    progress_.at(LargeStage::kFinish, kStepsFraction);
     backend_.stage("finish");
     store(wide_ ? v : u, false);
     store(wide_ ? u : v, true);
@@ -472,21 +488,20 @@ class LeadingTriplets {
 
   // --- the full decomposition ---------------------------------------------------------------------------------------
 
+  double full_seconds() const {
+    return seconds_from(svd_parts(plan_, expected_start(plan_), backend_.work_speeds()), 0);
+  }
+
   void decompose_all() {
     LargePlan plan = plan_;
     plan.options.certificate = false;
     // A tall operand's basis is made of all its columns, or not at all.
     const bool is_short_alone = tall_ != nullptr && vectors_ && k_ < n_;
     if (is_short_alone) (wide_ ? plan.right_rows : plan.left_columns) = 0;
-    LargeControl control;
-    control.cancel = control_.cancel;
-    if (control_.progress) {
-      control.progress = [this, from = progress_.state.fraction](LargeProgress progress) {
-        progress.fraction = from + (kStepsFraction - from) * progress.fraction;
-        progress_.state = progress;
-        control_.progress(progress);
-      };
-    }
+    const double seconds = full_seconds();
+    const double rest = is_short_alone || plan_.options.certificate ? parts_[kLeadingFinish].seconds : 0;
+    progress_.begin(LargeStage::kPrepare, seconds, seconds + rest);
+    const LargeControl control = progress_.of_part(control_);
     BlockJacobi<Backend> svd(backend_, plan, operands_, control);
     if (!is_short_alone) {
       outcome_ = svd.run_and_release();
@@ -499,6 +514,7 @@ class LeadingTriplets {
 
   // A V_k = Q R, R = X S Y^H: U = Q X, and V_k := V_k Y, which is V_k but for rounding.
   void make_left(View v) {
+    progress_.begin(parts_, kLeadingFinish);
     load();
     View product = backend_.matrix(m_, k_), q = backend_.matrix(m_, k_), r = backend_.matrix(k_, k_);
     backend_.stage("products");
@@ -568,6 +584,7 @@ class LeadingTriplets {
   const LargeControl& control_;
   LargeWatch watch_;
   ProgressTeller progress_;
+  const WorkParts parts_;  // where the subspace is enough
   LargeOutcome outcome_;
 
   bool wide_ = false, vectors_ = false;
@@ -578,6 +595,7 @@ class LeadingTriplets {
   int32_t exponent_ = 0;                  // the operand is 2^exponent_ times that of the products
   double norm_ = 0;                       // of the latter
   int most_steps_ = 0, next_check_ = 2;   // steps
+  int expected_steps_ = 0;                // for the progress alone
   int checked_ = 0;                       // step of the last check; 0: none
   double before_ = 0;                     // log of the residual over its limit there
   bool is_hopeless_ = false;              // that the subspace will do

@@ -73,7 +73,8 @@ class RingBackend {
   struct Settings {
     int members = 1;  // is_ring_size(); the devices are 0 .. members - 1
     std::chrono::milliseconds deadline{600'000};
-    bool checkpoints = true;  // after each sweep; else a loss costs all sweeps
+    bool checkpoints = true;   // after each sweep; else a loss costs all sweeps
+    double sweep_speedup = 1;  // of the members over Home alone, for the progress
   };
 
   // home and watch must outlive it.
@@ -103,6 +104,11 @@ class RingBackend {
   void release(View view) { at_home().release(view); }
   void stage(const char* name) { home_.stage(name); }
   void sync() { at_home().sync(); }
+  large::WorkSpeeds work_speeds() const {
+    large::WorkSpeeds speeds = home_.work_speeds();
+    speeds.sweeps.operations *= settings_.sweep_speedup;
+    return speeds;
+  }
   auto tall_operand(const LargePlan& plan, const LargeOperands& operands) requires requires(Home& home) {
     home.tall_operand(plan, operands);
   }
@@ -129,8 +135,10 @@ class RingBackend {
   void set_zero(View a) { at_home().set_zero(a); }
   void copy(View a, View b) { at_home().copy(a, b); }
   void copy_exponents(const int32_t* f, int32_t* g, int64_t n) { at_home().copy_exponents(f, g, n); }
-  void qr(View a, E* tau) { at_home().qr(a, tau); }
-  void apply_q(large::Op op, View a, E* tau, View c) { at_home().apply_q(op, a, tau, c); }
+  void qr(View a, E* tau, const large::PartDone& done = {}) { at_home().qr(a, tau, done); }
+  void apply_q(large::Op op, View a, E* tau, View c, const large::PartDone& done = {}) {
+    at_home().apply_q(op, a, tau, c, done);
+  }
   void adjoint_of_triangle(View r, const int32_t* e, View x, int32_t* f) { at_home().adjoint_of_triangle(r, e, x, f); }
   void copy_triangle(View r, View x) { at_home().copy_triangle(r, x); }
   void gemm(large::Op op_a, large::Op op_b, double alpha, View a, View b, double beta, View c) {
@@ -140,10 +148,10 @@ class RingBackend {
   void solve_lower(View l, View b) { at_home().solve_lower(l, b); }
   void scale_solution(const int32_t* f, const int32_t* g, View w) { at_home().scale_solution(f, g, w); }
   double square_bound(View a) { return at_home().square_bound(a); }
-  std::vector<int8_t> indefinite_factor(View m, View g, const std::function<void(double)>& progress) {
-    return at_home().indefinite_factor(m, g, progress);
+  std::vector<int8_t> indefinite_factor(View m, View g, const large::PartDone& done) {
+    return at_home().indefinite_factor(m, g, done);
   }
-  bool eigenbasis(View g, View v) { return at_home().eigenbasis(g, v); }
+  bool eigenbasis(View g, View v, const large::PartDone& done = {}) { return at_home().eigenbasis(g, v, done); }
   bool cholesky(View a) { return at_home().cholesky(a); }
   double distance_from_signature(View a, int64_t positive) { return at_home().distance_from_signature(a, positive); }
   // Only reads, so that the members keep what they have.

@@ -333,6 +333,7 @@ grpc::ByteBuffer encode_large_response(const LargeReply& reply) {
     response.mutable_accepted()->set_result_bytes(accepted->result_bytes);
     response.mutable_accepted()->set_device(accepted->device);
     response.mutable_accepted()->set_resume(accepted->resume);
+    response.mutable_accepted()->set_predicted_seconds(absl::ToDoubleSeconds(accepted->predicted));
   } else if (const auto* progress = std::get_if<LargeProgressReport>(&reply)) {
     *response.mutable_progress() = wire_progress(*progress);
   } else {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstddef>
 #include <functional>
 #include <vector>
@@ -14,13 +15,18 @@
 
 namespace svdserve::numerics {
 
-// Expects that progress rises in at least `steps` steps; *last is the last one. Expects that a call ends once it is
+// Expects that progress rises in at least `steps` steps, and foretells no step back; *last is the last one. Expects that a call ends once it is
 // cancelled: where cancels(progress) holds, and before it begins.
 inline void expect_progress_and_cancel(const LargeEngine& engine, const LargePlan& plan, const Matrix& a, size_t steps,
                                        const std::function<bool(const LargeProgress&)>& cancels, double* last) {
   std::vector<double> fractions;
   LargeControl control;
-  control.progress = [&](const LargeProgress& p) { fractions.push_back(p.fraction); };
+  control.progress = [&](const LargeProgress& p) {
+    fractions.push_back(p.fraction);
+    EXPECT_LE(p.fraction, p.next_fraction);
+    EXPECT_LE(p.next_fraction, 1);
+    EXPECT_TRUE(p.next_seconds >= 0 && std::isfinite(p.next_seconds)) << p.next_seconds;
+  };
   ASSERT_EQ(run_large(engine, plan, a, {}, control).outcome.status, LargeStatus::kOk);
   EXPECT_TRUE(std::is_sorted(fractions.begin(), fractions.end()));
   ASSERT_GE(fractions.size(), steps);

@@ -23,6 +23,7 @@ from ._query import Query
 from .errors import Error, damaged, invalid_reply
 from .values import Certificate, LargeSummary, MatrixStatus, Phase, Progress, named_statuses
 
+_LONGEST = 1e9  # seconds that a server may predict
 CHUNK_BYTES = 1 << 20  # of an upload, where the server takes as much
 
 # Field numbers of the contract that this file writes and reads itself.
@@ -117,7 +118,7 @@ class Factor:
         self.restart()
         results = sum(target.nbytes for target in self._targets.values())
         self.bytes = self._bytes + results
-        self._estimate = Estimate(self._bytes, results, query.flops(operand.rows, operand.cols))
+        self._estimate = Estimate(self._bytes, results)
 
     def restart(self) -> None:
         """Prepares another call, which goes on with the matrix where the one before has a token."""
@@ -204,6 +205,7 @@ class Factor:
         self.accepted = True
         self._token = reply.message.resume
         self.survives = self.survives or bool(self._token)
+        self._estimate.predicted = min(max(0.0, reply.message.predicted_seconds), _LONGEST)
         if reply.message.chunk_bytes < self._operand.element_type.itemsize:
             raise invalid_reply(f"it allows chunks of {reply.message.chunk_bytes} bytes, less than an element")
         sizes = reply.message.operand_bytes, reply.message.result_bytes

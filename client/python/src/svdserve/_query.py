@@ -151,12 +151,6 @@ class Query:
                 raise invalid_argument(f"options.{name}", f"is not supported for {here} matrices, and {rows}x{cols} is "
                                        f"{here} for this server{' or by its options' if is_large else ''}; leave it out")
 
-    def flops(self, rows: int, cols: int) -> float:
-        """Roughly the operations that a large matrix takes."""
-        sweeps = (self.large_method or self.method).lower() in ("jacobi", "factored") or bool(self.signature)
-        each = 100 if sweeps else 4 if self.vectors == "none" else 14
-        return float(each) * rows * cols * min(rows, cols)
-
     @property
     def is_for_large(self) -> bool:
         """Only large matrices have what it asks for, so matrices of any size go as large ones."""

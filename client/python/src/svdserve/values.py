@@ -73,7 +73,8 @@ class Progress:
 
     #: "upload", "queued", "prepare", "precondition", "warm_start", "sweep", "subspace", "finish" or "download"
     stage: str
-    fraction: float = 0.0  #: 0 .. 1: of the upload, of the computation (an estimate that never falls), of the download
+    #: 0 .. 1: of the upload, of the computation's time (an estimate that never falls), of the download
+    fraction: float = 0.0
     sweep: int = 0  #: sweeps begun
     rotations: int = 0  #: so far
     proper_rotations: int = 0  #: of these, those that changed more than the order of columns

@@ -428,7 +428,7 @@ void CudaLargeBackend<E>::count(double multiply_adds_twice) {
 }
 
 template <class E>
-void CudaLargeBackend<E>::qr(View a, E* tau) {
+void CudaLargeBackend<E>::qr(View a, E* tau, const large::PartDone&) {
   if (a.cols == 0) return;
   Reflectors<E>(lane_, arena_, watch_).factor(a, tau);
   const double m = static_cast<double>(a.rows), n = static_cast<double>(a.cols);
@@ -436,7 +436,7 @@ void CudaLargeBackend<E>::qr(View a, E* tau) {
 }
 
 template <class E>
-void CudaLargeBackend<E>::apply_q(Op op, View a, E* tau, View c) {
+void CudaLargeBackend<E>::apply_q(Op op, View a, E* tau, View c, const large::PartDone&) {
   if (c.rows == 0 || c.cols == 0 || a.cols == 0) return;
   Reflectors<E>(lane_, arena_, watch_).apply(op, a, tau, c);
   const double all = static_cast<double>(c.cols) * static_cast<double>(a.cols);
@@ -499,7 +499,7 @@ void CudaLargeBackend<E>::solve_lower(View lower, View b) {
 }
 
 template <class E>
-bool CudaLargeBackend<E>::eigenbasis(View g, View v) {
+bool CudaLargeBackend<E>::eigenbasis(View g, View v, const large::PartDone&) {
   if (g.cols == 0) return true;
   watch_.check();
   LibraryWork work(lane_, arena_);
@@ -585,8 +585,7 @@ double CudaLargeBackend<E>::square_bound(View a) {
 }
 
 template <class E>
-std::vector<int8_t> CudaLargeBackend<E>::indefinite_factor(View m, View g,
-                                                           const std::function<void(double)>& progress) {
+std::vector<int8_t> CudaLargeBackend<E>::indefinite_factor(View m, View g, const large::PartDone& done) {
   const int64_t n = m.rows;
   const int64_t blocks_used = std::min<int64_t>((n + kFactorRows - 1) / kFactorRows, lane_.limits.multiprocessors);
   FactorState<E> state{m,
@@ -616,7 +615,7 @@ std::vector<int8_t> CudaLargeBackend<E>::indefinite_factor(View m, View g,
       gemm(Op::kNone, Op::kAdjoint, -1, scaled, panel, 1, m);
     }
     const double left = static_cast<double>(n - state.rows_done) / static_cast<double>(n);
-    if (progress) progress(1 - left);
+    if (done) done(1 - left);
   }
   std::vector<double> signs(size(state.first_column));
   if (!signs.empty()) fetch(signs.data(), state.sign, state.first_column);

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "engine/algorithms/large/large_backend.h"
+#include "engine/backends/cuda/device/cuda_work_speeds.h"
 #include "engine/backends/cuda/device/device_arena.h"
 #include "engine/backends/cuda/large/large_lane.h"
 #include "engine/backends/cuda/large/phase_clock.h"
@@ -58,6 +59,7 @@ class CudaLargeBackend {
   int64_t block_width(int64_t n) const;
   void stage(const char* name);
   void sync();
+  static large::WorkSpeeds work_speeds() { return cuda_work_speeds(); }
   std::vector<LargePhaseTime> phases();
 
   // --- operands and results -----------------------------------------------------------------------------------------
@@ -88,21 +90,22 @@ class CudaLargeBackend {
 
   // --- factorizations and products ----------------------------------------------------------------------------------
 
-  void qr(View a, E* tau);
-  void apply_q(Op op, View a, E* tau, View c);
+  // The processor does not know how far these three are.
+  void qr(View a, E* tau, const large::PartDone& = {});
+  void apply_q(Op op, View a, E* tau, View c, const large::PartDone& = {});
   void adjoint_of_triangle(View r, const int32_t* e, View x, int32_t* f);
   void copy_triangle(View r, View x);
   void gemm(Op op_a, Op op_b, double alpha, View a, View b, double beta, View c);
   void herk(View a, View c);
   void solve_lower(View lower, View b);
-  bool eigenbasis(View g, View v);
+  bool eigenbasis(View g, View v, const large::PartDone& = {});
   bool cholesky(View a);
   // P a = L U in the place of a, n x n; n pivots in device memory. False: U has a zero on its diagonal. Waits.
   bool lu(View a, int64_t* pivots);
   // b := a^-1 b or a^-H b, of what lu() made.
   void solve_lu(Op op, View factors, const int64_t* pivots, View b);
   double square_bound(View a);
-  std::vector<int8_t> indefinite_factor(View m, View g, const std::function<void(double)>& progress);
+  std::vector<int8_t> indefinite_factor(View m, View g, const large::PartDone& done);
   std::vector<double> diagonal(View a);
   double distance_from_signature(View a, int64_t positive);
 

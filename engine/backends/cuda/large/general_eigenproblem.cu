@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "engine/algorithms/large/block_jacobi_sweeps.h"
 #include "engine/algorithms/large/general_eigenpairs.h"
 #include "engine/algorithms/large/hermitian_eigenpairs.h"
+#include "engine/algorithms/large/progress_teller.h"
 #include "engine/backends/cuda/large/cuda_large_backend.h"
 #include "engine/backends/cuda/large/eigenpair_kernels.h"
 #include "engine/backends/cuda/large/geev.h"
@@ -26,6 +26,8 @@ using Values = std::vector<std::complex<double>>;
 constexpr int kBalanceRounds = 10;
 // In units of n u |A|_F. The contract's 10, less what rounding the results adds.
 constexpr double kBound = 8;
+// Xgeev's share of the time, for the progress; Newton steps and left vectors have the rest.
+constexpr double kGeevShare = 0.85;
 
 Values conjugates(Values values) {
   for (auto& x : values) x = std::conj(x);
@@ -44,11 +46,12 @@ class GeneralEigenproblem {
         progress_(watch_),
         n_(plan.problem.rows),
         real_(!is_complex(plan.problem.dtype)),
-        backend_(lane, arena, watch_) {}
+        backend_(lane, arena, watch_),
+        parts_(large::general_parts(plan, backend_.work_speeds())) {}
 
   // Throws LargeStop for everything but kOk.
   LargeOutcome run() {
-    progress_.at(LargeStage::kPrepare, 0);
+    progress_.begin(parts_, large::kGeneralLoad);
     a_ = backend_.matrix(n_, n_);
     const bool jacobi = plan_.options.method == Method::kJacobi;
     if (wants_right() || jacobi) v_ = backend_.matrix(n_, n_);
@@ -64,7 +67,7 @@ class GeneralEigenproblem {
     if (plan_.options.certificate) judge_stored();
     outcome_.status = LargeStatus::kOk;
     outcome_.phases = backend_.phases();
-    progress_.at(LargeStage::kFinish, 1);
+    progress_.end();
     return outcome_;
   }
 
@@ -164,6 +167,7 @@ class GeneralEigenproblem {
   // False: A is not nearly diagonal in a basis that is known, or the results miss their bounds. Where a_ was balanced
   // and V misses its bound for A, a_ is A.
   bool by_jacobi(bool balanced) {
+    progress_.begin(parts_, large::kGeneralSolve);
     backend_.stage("jacobi");
     make_products();
     if (!step_simultaneously()) return false;
@@ -205,7 +209,7 @@ class GeneralEigenproblem {
     progress_.state.sweep = now.steps;
     progress_.state.rotations = progress_.state.proper_rotations = now.clusters;
     progress_.state.off_diagonal = norm_ > 0 ? now.residual / norm_ : 0;
-    progress_.at(LargeStage::kSweep, 0.02 + 0.9 * (1 - std::exp2(-now.steps)));
+    progress_.at(1 - std::exp2(-now.steps));
   }
 
   void set_kinds(const std::vector<ColumnKind>& kinds) {
@@ -293,10 +297,11 @@ class GeneralEigenproblem {
   // values_, and v_ where it is wanted, by Xgeev. False: it did not converge.
   bool start(bool single) {
     give_back_products();
-    progress_.at(LargeStage::kPrepare, 0.02);
+    progress_.begin(LargeStage::kPrepare, parts_[large::kGeneralSolve].seconds,
+                    large::seconds_from(parts_, large::kGeneralSolve));
     backend_.stage("eigenvectors");
     values_ = geev(lane_, arena_, {a_, real_, single, v_, kinds_});
-    progress_.at(LargeStage::kPrepare, 0.75);
+    progress_.at(kGeevShare);
     return !values_.empty();
   }
 
@@ -309,7 +314,7 @@ class GeneralEigenproblem {
     values_ = rayleigh_quotients(v_);
     residual_ = residual(v_, values_);
     for (int step = 0; step < steps; ++step) {
-      progress_.at(LargeStage::kPrepare, 0.8 + 0.05 * step);
+      progress_.at(kGeevShare + 0.05 * (step + 1));
       if (!newton_step(v_)) break;
       multiply(Op::kNone, next_);
       const Values better = rayleigh_quotients(next_);
@@ -360,7 +365,7 @@ class GeneralEigenproblem {
 
   // False: V is so nearly dependent that it does not give them.
   bool find_left() {
-    progress_.at(LargeStage::kPrepare, 0.9);
+    progress_.at(0.95);
     backend_.stage("left_vectors");
     make_products();
     backend_.copy(v_, factors_);
@@ -380,7 +385,7 @@ class GeneralEigenproblem {
   // --- results ------------------------------------------------------------------------------------------------------
 
   void store() {
-    progress_.at(LargeStage::kPrepare, 0.95);
+    progress_.begin(parts_, large::kGeneralFinish);
     backend_.stage("finish");
     const Problem basis = large::general_basis_problem(plan_);
     large::store_general_values(values_, exponent_, plan_, operands_.values, outcome_);
@@ -390,6 +395,7 @@ class GeneralEigenproblem {
 
   // The residual of the results as they are stored, relative to |A|_F.
   void judge_stored() {
+    progress_.begin(parts_, large::kGeneralCertificate);
     backend_.stage("certificate");
     if (outcome_.out_of_range) {  // some of L is infinite
       outcome_.residual = std::numeric_limits<double>::infinity();
@@ -465,6 +471,7 @@ class GeneralEigenproblem {
   const int64_t n_;
   const bool real_;
   CudaLargeBackend<Complex> backend_;
+  const large::WorkParts parts_;
   ComplexView a_, v_, w_;
   ComplexView product_, next_, factors_;  // of refine() and find_left()
   int64_t* pivots_ = nullptr;

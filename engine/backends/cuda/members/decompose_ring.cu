@@ -48,6 +48,7 @@ LargeOutcome decompose(LargeLane& lane, DeviceArena& arena, const std::vector<in
   settings.members = static_cast<int>(devices.size());
   settings.deadline = kDeadline;
   settings.checkpoints = false;
+  settings.sweep_speedup = settings.members;
   Ring backend(home, make, settings, watch);
   LargeOutcome outcome = large::decompose(backend, plan, operands, control);
   backend.tell(outcome);

@@ -15,12 +15,12 @@ inline constexpr int64_t kLevel3Columns = 128;
 
 // a, rows >= cols := R in the upper triangle, reflectors below it and in tau (cols numbers).
 template <class E>
-void factor_qr(const LargeThreads& threads, large::LargeView<E> a, E* tau);
+void factor_qr(const LargeThreads& threads, large::LargeView<E> a, E* tau, const large::PartDone& done = {});
 
 // c := Q c or Q^H c.
 template <class E>
 void apply_reflectors(const LargeThreads& threads, large::Op op, large::LargeView<E> a, const E* tau,
-                      large::LargeView<E> c);
+                      large::LargeView<E> c, const large::PartDone& done = {});
 
 }  // namespace svdserve::host
 #endif  // SVDSERVE_ENGINE_BACKENDS_HOST_DENSE_BLOCKED_REFLECTORS_H_

@@ -1,6 +1,7 @@
 #include "engine/backends/host/dense/hermitian_eigenbasis.h"
 
 #include <algorithm>
+#include <cmath>
 #include <type_traits>
 #include <vector>
 
@@ -15,8 +16,11 @@ namespace {
 
 using large::LargeView;
 using large::Op;
+using large::PartDone;
 
 constexpr int64_t kReducedPanel = 32;
+// Parts of the time at whose end the matrix is tridiagonal, and the vectors of that are known.
+constexpr double kReduced = 0.4, kSolved = 0.66;
 
 // The lower triangle of a -= V W^H + W V^H, V and W of `width` columns, by ranges of its columns.
 template <class E>
@@ -35,14 +39,15 @@ void subtract_products(const LargeThreads& threads, LargeView<E> a, const E* v, 
 // a, Hermitian by its lower triangle, := reflectors below the first subdiagonal; T = Q^H a Q in d and e. As LAPACK's
 // sytrd and hetrd, with the updates on all threads.
 template <class E>
-void tridiagonalize(const LargeThreads& threads, LargeView<E> a, std::vector<double>& d, std::vector<double>& e,
-                    E* tau) {
+void tridiagonalize(const LargeThreads& threads, LargeView<E> a, std::vector<double>& d, std::vector<double>& e, E* tau,
+                    const PartDone& done) {
   const int64_t n = a.rows;
   AlignedArray<E> w;
   w.reserve(n * kReducedPanel + blas::kReadBeyond);
   int64_t j = 0;
   for (; n - j > 2 * kReducedPanel; j += kReducedPanel) {
     threads.check();
+    if (done) done(1 - std::pow(static_cast<double>(n - j) / static_cast<double>(n), 3));
     const int64_t rest = n - j - kReducedPanel;
     E* panel = a.data + j + j * a.ld;
     blas::latrd(n - j, kReducedPanel, panel, a.ld, e.data() + j, tau + j, w.data(), n);
@@ -70,11 +75,14 @@ void copy_descending(const LargeThreads& threads, LargeView<double> q, const std
 }
 
 template <class E>
-bool eigenbasis(const LargeThreads& threads, LargeView<E> g, LargeView<E> v) {
+bool eigenbasis(const LargeThreads& threads, LargeView<E> g, LargeView<E> v, const PartDone& done) {
   const int64_t n = g.rows;
   std::vector<double> d(n), e(n);
   std::vector<E> tau(n + blas::kReadBeyond);
-  tridiagonalize(threads, g, d, e, tau.data());
+  const auto part = [&done](double from, double to) {
+    return done ? PartDone([&done, from, to](double x) { done(from + (to - from) * x); }) : PartDone();
+  };
+  tridiagonalize(threads, g, d, e, tau.data(), part(0, kReduced));
   AlignedArray<double> memory;
   memory.reserve(n * n);
   const LargeView<double> q{memory.data(), n, n, n};
@@ -82,18 +90,20 @@ bool eigenbasis(const LargeThreads& threads, LargeView<E> g, LargeView<E> v) {
   if (!tridiagonal_eigen(threads, d, e, q, order)) return false;
   copy_descending(threads, q, order, v);
   if (n > 1) {
-    apply_reflectors(threads, Op::kNone, g.block(1, 0, n - 1, n - 1), tau.data(), v.block(1, 0, n - 1, n));
+    apply_reflectors(threads, Op::kNone, g.block(1, 0, n - 1, n - 1), tau.data(), v.block(1, 0, n - 1, n),
+                     part(kSolved, 1));
   }
   return true;
 }
 
 }  // namespace
 
-bool hermitian_eigenbasis(const LargeThreads& threads, LargeView<double> g, LargeView<double> v) {
-  return eigenbasis(threads, g, v);
+bool hermitian_eigenbasis(const LargeThreads& threads, LargeView<double> g, LargeView<double> v, const PartDone& done) {
+  return eigenbasis(threads, g, v, done);
 }
-bool hermitian_eigenbasis(const LargeThreads& threads, LargeView<Complex> g, LargeView<Complex> v) {
-  return eigenbasis(threads, g, v);
+bool hermitian_eigenbasis(const LargeThreads& threads, LargeView<Complex> g, LargeView<Complex> v,
+                          const PartDone& done) {
+  return eigenbasis(threads, g, v, done);
 }
 
 }  // namespace svdserve::host

@@ -10,9 +10,10 @@
 namespace svdserve::host {
 
 // See eigenbasis() in algorithms/large/large_backend.h.
-bool hermitian_eigenbasis(const LargeThreads& threads, large::LargeView<double> g, large::LargeView<double> v);
+bool hermitian_eigenbasis(const LargeThreads& threads, large::LargeView<double> g, large::LargeView<double> v,
+                          const large::PartDone& done = {});
 bool hermitian_eigenbasis(const LargeThreads& threads, large::LargeView<std::complex<double>> g,
-                          large::LargeView<std::complex<double>> v);
+                          large::LargeView<std::complex<double>> v, const large::PartDone& done = {});
 
 }  // namespace svdserve::host
 #endif  // SVDSERVE_ENGINE_BACKENDS_HOST_DENSE_HERMITIAN_EIGENBASIS_H_

@@ -100,7 +100,8 @@ class SchurReduction {
     int64_t end = high_;
     for (int64_t iteration = 0; end > low_; ++iteration) {
       threads_.check();
-      progress(1 - static_cast<double>(end - low_) / static_cast<double>(rows));
+      const double rest = static_cast<double>(end - low_) / static_cast<double>(rows);
+      progress(1 - rest * rest);
       if (iteration == most) return false;
       int64_t start = end - 1;
       while (start > low_ && h(start, start - 1) != E(0)) --start;

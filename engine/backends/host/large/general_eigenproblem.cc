@@ -9,9 +9,9 @@
 #include <type_traits>
 #include <vector>
 
-#include "engine/algorithms/large/block_jacobi_sweeps.h"
 #include "engine/algorithms/large/general_eigenpairs.h"
 #include "engine/algorithms/large/hermitian_eigenpairs.h"
+#include "engine/algorithms/large/progress_teller.h"
 #include "engine/backends/host/general/general_eigen.h"
 #include "engine/backends/host/large/host_large_backend.h"
 #include "engine/backends/host/shears/general_jacobi.h"
@@ -39,21 +39,22 @@ class GeneralEigenproblem {
         n_(plan.problem.rows),
         vectors_problem_(large::general_basis_problem(plan)),
         backend_(threads),
-        results_(threads) {}
+        results_(threads),
+        parts_(large::general_parts(plan, backend_.work_speeds())) {}
 
   // Throws LargeStop for everything but kOk.
   LargeOutcome run() {
     a_ = backend_.matrix(n_, n_);
     if (plan_.left_columns > 0) right_ = results_.matrix(n_, n_);
     if (plan_.right_rows > 0) left_ = results_.matrix(n_, n_);
-    progress_.at(LargeStage::kPrepare, 0);
+    progress_.begin(parts_, large::kGeneralLoad);
     backend_.stage("load");
     load();
     const bool jacobi = plan_.options.method == Method::kJacobi;
     if (!jacobi || !by_jacobi()) by_qr(jacobi);
     outcome_.status = LargeStatus::kOk;
     outcome_.phases = backend_.phases();
-    progress_.at(LargeStage::kFinish, 1);
+    progress_.end();
     return outcome_;
   }
 
@@ -70,6 +71,7 @@ class GeneralEigenproblem {
 
   // False: the results are not there, or miss their bound.
   bool by_jacobi() {
+    progress_.begin(parts_, large::kGeneralSolve);
     backend_.stage("jacobi");
     ComplexView b;
     if constexpr (kIsReal) {
@@ -108,7 +110,7 @@ class GeneralEigenproblem {
     progress_.state.rotations = sweeps.transforms;
     progress_.state.proper_rotations = sweeps.proper_transforms;
     progress_.state.off_diagonal = sweeps.lower;
-    progress_.at(LargeStage::kSweep, 0.02 + 0.9 * fraction);
+    progress_.at(fraction);
   }
 
   void by_qr(bool again) {
@@ -130,14 +132,16 @@ class GeneralEigenproblem {
 
   // Overwrites a_. False: QR did not converge.
   bool decompose(Balancing* balancing) {
-    progress_.at(LargeStage::kPrepare, 0.02);
+    progress_.begin(LargeStage::kPrepare, parts_[large::kGeneralSolve].seconds,
+                    large::seconds_from(parts_, large::kGeneralSolve));
     backend_.stage("eigenvectors");
     values_.resize(static_cast<size_t>(n_));
-    const auto tell = [this](double fraction) { progress_.at(LargeStage::kPrepare, 0.02 + 0.9 * fraction); };
-    return general_eigen<E>(threads_, a_, {values_, right_, left_}, tell, balancing);
+    return general_eigen<E>(
+        threads_, a_, {values_, right_, left_}, [this](double fraction) { progress_.at(fraction); }, balancing);
   }
 
   void store() {
+    progress_.begin(parts_, large::kGeneralFinish);
     backend_.stage("finish");
     large::store_general_values(values_, exponent_, plan_, operands_.values, outcome_);
     if (right_) results_.store(right_, false, operands_.left, vectors_problem_);
@@ -146,7 +150,7 @@ class GeneralEigenproblem {
 
   // The residual of the results as they are stored, with 2^-exponent A for A.
   void judge_stored() {
-    progress_.at(LargeStage::kPrepare, 0.95);
+    progress_.begin(parts_, large::kGeneralCertificate);
     backend_.stage("certificate");
     if (outcome_.out_of_range) {  // some of L is infinite
       outcome_.residual = std::numeric_limits<double>::infinity();
@@ -242,6 +246,7 @@ class GeneralEigenproblem {
   const Problem vectors_problem_;
   HostLargeBackend<E> backend_;
   HostLargeBackend<Complex> results_;
+  const large::WorkParts parts_;
   large::LargeView<E> a_;
   ComplexView right_, left_;
   std::vector<Complex> values_;

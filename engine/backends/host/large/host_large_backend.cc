@@ -10,6 +10,7 @@
 #include "engine/backends/host/dense/hermitian_eigenbasis.h"
 #include "engine/backends/host/dense/indefinite_factor.h"
 #include "engine/backends/host/large/host_tall_operand.h"
+#include "engine/backends/host/large/host_work_speeds.h"
 #include "engine/backends/host/large/large_conversion.h"
 #include "engine/backends/host/large/scaled_columns.h"
 #include "engine/planner.h"
@@ -89,6 +90,11 @@ LargeView<E> HostLargeBackend<E>::matrix(int64_t rows, int64_t cols) {
 template <class E>
 int64_t HostLargeBackend<E>::block_width(int64_t n) const {
   return host_large_block_width(n);
+}
+
+template <class E>
+large::WorkSpeeds HostLargeBackend<E>::work_speeds() const {
+  return host_work_speeds(threads_.threads());
 }
 
 template <class E>
@@ -290,15 +296,15 @@ void HostLargeBackend<E>::copy(View a, View b) {
 }
 
 template <class E>
-void HostLargeBackend<E>::qr(View a, E* tau) {
-  factor_qr(threads_, a, tau);
+void HostLargeBackend<E>::qr(View a, E* tau, const large::PartDone& done) {
+  factor_qr(threads_, a, tau, done);
   const double m = double(a.rows), n = double(a.cols);
   count_flops(2 * n * n * (m - n / 3));
 }
 
 template <class E>
-void HostLargeBackend<E>::apply_q(Op op, View a, const E* tau, View c) {
-  apply_reflectors(threads_, op, a, tau, c);
+void HostLargeBackend<E>::apply_q(Op op, View a, const E* tau, View c, const large::PartDone& done) {
+  apply_reflectors(threads_, op, a, tau, c, done);
   count_flops(4 * double(c.cols) * double(a.cols) * (double(a.rows) - double(a.cols) / 2));
 }
 
@@ -390,10 +396,10 @@ void HostLargeBackend<E>::scale_solution(const int32_t* f, const int32_t* g, Vie
 }
 
 template <class E>
-bool HostLargeBackend<E>::eigenbasis(View g, View v) {
+bool HostLargeBackend<E>::eigenbasis(View g, View v, const large::PartDone& done) {
   const double n = double(g.rows);
   count_flops((4.0 / 3 + 4.0 / 3 + 2) * n * n * n);  // reduction, divide and conquer, back-transformation
-  return hermitian_eigenbasis(threads_, g, v);
+  return hermitian_eigenbasis(threads_, g, v, done);
 }
 
 // Block of columns by block of columns, each from the rows above it: R_jj^H R_jj = a_jj, then the rows to its right.
@@ -435,11 +441,10 @@ double HostLargeBackend<E>::square_bound(View a) {
 }
 
 template <class E>
-std::vector<int8_t> HostLargeBackend<E>::indefinite_factor(View m, View g,
-                                                           const std::function<void(double)>& progress) {
+std::vector<int8_t> HostLargeBackend<E>::indefinite_factor(View m, View g, const large::PartDone& done) {
   const double n = double(m.rows);
   count_flops(n * n * n / 3);
-  return host::indefinite_factor(threads_, m, g, progress);
+  return host::indefinite_factor(threads_, m, g, done);
 }
 
 // One block of rows of X^H X at a time, which is as much memory as a p-step takes.

@@ -54,6 +54,7 @@ class HostLargeBackend {
   int64_t block_width(int64_t n) const;
   void stage(const char* name);
   void sync() {}
+  large::WorkSpeeds work_speeds() const;
 
   std::unique_ptr<large::TallOperand<E>> tall_operand(const LargePlan& plan, const LargeOperands& operands);
   large::LoadReport load(const void* matrix, const Problem& problem, bool adjoint, View a);
@@ -75,18 +76,18 @@ class HostLargeBackend {
   void copy(View a, View b);
   void copy_exponents(const int32_t* f, int32_t* g, int64_t n) { std::copy(f, f + n, g); }
 
-  void qr(View a, E* tau);
-  void apply_q(large::Op op, View a, const E* tau, View c);
+  void qr(View a, E* tau, const large::PartDone& done = {});
+  void apply_q(large::Op op, View a, const E* tau, View c, const large::PartDone& done = {});
   void adjoint_of_triangle(View r, const int32_t* e, View x, int32_t* f);
   void copy_triangle(View r, View x);
   void gemm(large::Op op_a, large::Op op_b, double alpha, View a, View b, double beta, View c);
   void herk(View a, View c);
   void solve_lower(View l, View b);
   void scale_solution(const int32_t* f, const int32_t* g, View w);
-  bool eigenbasis(View g, View v);
+  bool eigenbasis(View g, View v, const large::PartDone& done = {});
   bool cholesky(View a);
   double square_bound(View a);
-  std::vector<int8_t> indefinite_factor(View m, View g, const std::function<void(double)>& progress);
+  std::vector<int8_t> indefinite_factor(View m, View g, const large::PartDone& done);
 
   // To and from an array without gaps, for a ring (backends/ring/ring_backend.h).
   static std::shared_ptr<void> checkpoint_memory(uint64_t bytes) {

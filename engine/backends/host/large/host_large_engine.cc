@@ -7,6 +7,7 @@
 #include "engine/backends/host/large/general_eigenproblem.h"
 #include "engine/backends/host/large/host_large_backend.h"
 #include "engine/backends/host/large/host_tall_operand.h"
+#include "engine/backends/host/large/host_work_speeds.h"
 #include "engine/large_engine.h"
 #include "engine/planner.h"
 #include "oneapi/tbb/info.h"
@@ -70,7 +71,9 @@ uint64_t leading_entries(const LargePlan& plan) {
 class HostLargeEngine : public LargeEngine {
  public:
   explicit HostLargeEngine(int threads)
-      : threads_(threads > 0 ? threads : oneapi::tbb::info::default_concurrency()), arena_(threads_) {}
+      : threads_(threads > 0 ? threads : oneapi::tbb::info::default_concurrency()),
+        speeds_(host::host_work_speeds(threads_)),
+        arena_(threads_) {}
 
   LargeWorkspace memory(const LargePlan& plan) const override {
     if (plan.options.kind == LargeKind::kGeneral) return {host::general_eigenproblem_bytes(plan, threads_), 0};
@@ -97,6 +100,8 @@ class HostLargeEngine : public LargeEngine {
     return {bytes + slack_bytes(bytes, n, element, threads_), 0};
   }
 
+  double predicted_seconds(const LargePlan& plan) const override { return large::predicted_seconds(plan, speeds_); }
+
   LargeOutcome decompose(const LargePlan& plan, const LargeOperands& operands,
                          const LargeControl& control) const override {
     const host::FpEnvironment environment;
@@ -121,6 +126,7 @@ class HostLargeEngine : public LargeEngine {
   }
 
   const int threads_;
+  const large::WorkSpeeds speeds_;  // known from here on, so that decompose() needs no memory for it
   mutable oneapi::tbb::task_arena arena_;
 };
 

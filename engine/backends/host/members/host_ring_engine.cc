@@ -47,6 +47,8 @@ class HostRingEngine : public LargeEngine {
     return workspace;
   }
 
+  double predicted_seconds(const LargePlan& plan) const override { return plain_->predicted_seconds(plan); }
+
   LargeOutcome decompose(const LargePlan& plan, const LargeOperands& operands,
                          const LargeControl& control) const override {
     if (plan.options.kind == LargeKind::kGeneral) return plain_->decompose(plan, operands, control);

@@ -16,53 +16,56 @@ from ..values import Progress
 
 OnProgress = Callable[[Progress], object]
 
-_GUESSED_FLOPS = 2e10  # a second of a server, until it has begun to compute
-_SURE = 0.1  # after this part of a computation its time follows from what the part has taken
+_SURE = 0.1  # after this part of a stage its time follows from what the part has taken
 _REDRAWN = 0.1  # seconds between two states of a line
 
 
 class Estimate:
     """Seconds that a large matrix still takes, from the updates about it.
 
-    The time of the computation is guessed from the number of operations. Then it follows from the part that is done and the
-    time that this has taken. The rest is never longer than that of the guess, or than the time that has passed. The download
-    takes as long a byte as the upload.
+    The server predicts the time of the computation, and the download takes as long a byte as the upload. Once a stage is
+    under way, its time follows from the part that is done and the time that this has taken.
     """
 
-    def __init__(self, upload_bytes: int, download_bytes: int, flops: float) -> None:
-        self._bytes = upload_bytes, download_bytes
-        self._guess = flops / _GUESSED_FLOPS
+    def __init__(self, upload_bytes: int, download_bytes: int) -> None:
+        #: seconds of the computation; 0: the server does not say, and it is taken for as long as the upload
+        self.predicted = 0.0
+        self._download = download_bytes / max(1, upload_bytes)  # relative to the upload
         self._uploaded = 0.0  # seconds
-        self._stage = "upload"  # or "queued", "compute", "download"; it began with this fraction at this time:
+        self._stage = ""  # "upload", "queued", "compute" or "download"; it began with this fraction at this time:
         self._began = 0.0, 0.0
+        self._last = 0.0  # time of the last update
         self._overall = 0.0
 
     def __call__(self, progress: Progress) -> Progress:
         """The update with `overall` and `eta_seconds`."""
-        elapsed, fraction = progress.elapsed_seconds, progress.fraction
         stage = progress.stage if progress.stage in ("upload", "queued", "download") else "compute"
         if stage != self._stage:
-            self._stage, self._began = stage, (fraction if stage == "compute" else 0.0, elapsed)
-        done, spent = fraction - self._began[0], elapsed - self._began[1]
-        to_go = spent * (1 - fraction) / done if done > 0 else 0.0  # at the speed of the stage
-        if stage == "upload":
-            self._uploaded = spent + to_go
-        download = self._uploaded * self._bytes[1] / max(1, self._bytes[0])
-        if stage == "upload":
-            left = to_go + self._guess + download
-        elif stage == "queued":
-            left = self._guess + download
-        elif stage == "download":
-            left = to_go if done > 0 else download
-        else:
-            sure = min(1.0, done / _SURE)
-            longest = max(self._guess - spent, spent)
-            left = min(sure * to_go + (1 - sure) * longest, longest) + download
-        if stage == "download" and fraction >= 1:
+            # A computation has begun since the last update; other stages begin with what they tell.
+            self._began = (0.0, self._last) if stage == "compute" else (progress.fraction, progress.elapsed_seconds)
+            self._stage = stage
+        self._last = progress.elapsed_seconds
+        left = self._left(stage, progress.fraction, progress.elapsed_seconds)
+        if stage == "download" and progress.fraction >= 1:
             self._overall, left = 1.0, 0.0
         else:
-            self._overall = max(self._overall, min(0.99, elapsed / max(elapsed + left, 1e-9)))
+            self._overall = max(self._overall, min(0.99, self._last / max(self._last + left, 1e-9)))
         return dataclasses.replace(progress, overall=self._overall, eta_seconds=left)
+
+    def _left(self, stage: str, fraction: float, elapsed: float) -> float:
+        done, spent = fraction - self._began[0], elapsed - self._began[1]
+        if stage == "upload":
+            self._uploaded = spent / done if done > 0 else elapsed
+        compute, download = self.predicted or self._uploaded, self._uploaded * self._download
+        if stage == "upload":
+            return self._uploaded * (1 - fraction) + compute + download
+        if stage == "queued":
+            return compute + download
+        left = max((compute if stage == "compute" else download) * (1 - self._began[0]) - spent, 0.0)
+        if done > 0:
+            sure = min(1.0, done / _SURE)
+            left = sure * spent * (1 - fraction) / done + (1 - sure) * left
+        return left + (download if stage == "compute" else 0.0)
 
 
 class Teller:
