@@ -357,7 +357,7 @@ std::vector<Flag> connection_limit_flags() {
       duration_flag("max-connection-age", "30m", absl::ZeroDuration(), 24 * hour, &C::max_connection_age, kLimits,
                     "age, give or take a tenth, from which a connection takes no new calls. Its calls go on, and its "
                     "client makes another connection. 0s: no limit"),
-      duration_flag("connection-guard", "3s", absl::ZeroDuration(), hour, &C::connection_guard, kLimits,
+      duration_flag("connection-guard", "2s", absl::ZeroDuration(), hour, &C::connection_guard, kLimits,
                     "time after which a connection is broken on which far more bytes or streams come than its calls "
                     "account for. Its client is rejected for a minute then. Trusted proxies and Unix sockets are "
                     "exempt. 0s: no guard"),

@@ -6,6 +6,7 @@
 #include <netinet/tcp.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include <algorithm>
 #include <chrono>
@@ -32,13 +33,18 @@ struct GprFree {
 };
 using GprText = std::unique_ptr<char, GprFree>;
 
-constexpr auto kBetweenLooks = std::chrono::seconds(1);
 constexpr absl::Duration kBan = absl::Minutes(1);
 constexpr size_t kMostBans = 10000;
 
 // The time of a clock that never goes back.
 absl::Time steady_now() {
   return absl::UnixEpoch() + absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch());
+}
+
+// Processor time of all threads.
+absl::Duration processor_time() {
+  timespec used{};
+  return clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used) == 0 ? absl::DurationFromTimespec(used) : absl::ZeroDuration();
 }
 
 // Throws away what the kernel still has of a connection that was shut down, so that the transport does not parse it.
@@ -67,33 +73,51 @@ std::optional<absl::string_view> next_string(absl::string_view json, absl::strin
 
 }  // namespace
 
+absl::Duration TimeOfLooks::step(absl::Time now, absl::Duration used) {
+  const absl::Duration passed = now - std::exchange(now_, now);
+  const absl::Duration had = used - std::exchange(used_, used);
+  const bool starved = passed > kOnTime && had < passed * kLeastShare;
+  return starved ? absl::ZeroDuration() : std::min(passed, kLongest);
+}
+
 bool ConnectionAccount::wants_streams(const ConnectionNumbers& numbers, absl::Time now) const {
+  if (strays_ > 0) return true;
   const double seconds = std::max(absl::ToDoubleSeconds(now - last_), 0.0);
   const int64_t received = numbers.received - before_.received, messages = numbers.messages - before_.messages;
   return received > messages && static_cast<double>(received - messages) > seconds * kSlackASecond / 2;
 }
 
-bool ConnectionAccount::judge(const ConnectionNumbers& numbers, std::optional<int64_t> streams, absl::Time now,
-                              absl::Duration patience) {
-  const double seconds = std::max(absl::ToDoubleSeconds(now - last_), 0.0);
-  const int64_t accounted = (numbers.messages - before_.messages) + (numbers.forgiven - before_.forgiven) +
-                            (numbers.acknowledged - before_.acknowledged) / kWindowShare +
-                            static_cast<int64_t>(seconds * kSlackASecond);
-  excess_ = std::max<int64_t>(excess_ + (numbers.received - before_.received) - accounted, 0);
+int64_t ConnectionAccount::take_bytes(const ConnectionNumbers& numbers, absl::Time now) {
+  granted_ += std::max(absl::ToDoubleSeconds(now - last_), 0.0) * kSlackASecond;
   last_ = now;
   before_ = numbers;
-  const int64_t parsed = excess_ - numbers.unread - numbers.due;
-  bool beyond = parsed > kSlack;
-  if (streams) {
-    const auto begun = static_cast<double>(*streams - streams_);
-    const double stray = begun - static_cast<double>(numbers.handled - handled_);
-    if (stray > kMostStrayStreams * absl::ToDoubleSeconds(now - streams_at_) && stray > 0.75 * begun) beyond = true;
-    streams_ = *streams;
-    handled_ = numbers.handled;
-    streams_at_ = now;
+  const int64_t beside_calls = numbers.received - numbers.acknowledged / kWindowShare - static_cast<int64_t>(granted_);
+  const int64_t settled = numbers.messages_before + std::max<int64_t>(numbers.forgiven_before - kLate, 0);
+  lowest_ = std::min(lowest_, beside_calls - settled);
+  return beside_calls - (numbers.messages + numbers.forgiven) - lowest_;
+}
+
+void ConnectionAccount::take_streams(int64_t streams, int64_t handled, absl::Time now) {
+  constexpr int kQuarter = 4;
+  const double seconds = std::max(absl::ToDoubleSeconds(now - streams_at_), 0.0);
+  const auto stray = static_cast<double>((streams - streams_) - kQuarter * (handled - handled_));
+  strays_ = std::clamp(strays_ + stray - seconds * kStrayStreams, 0.0, kMostStrays);
+  streams_ = streams;
+  handled_ = handled;
+  streams_at_ = now;
+}
+
+bool ConnectionAccount::judge(const ConnectionNumbers& numbers, std::optional<int64_t> streams, absl::Time now,
+                              absl::Duration step, absl::Duration patience) {
+  const int64_t parsed = take_bytes(numbers, now) - numbers.unread - numbers.due;
+  if (streams) take_streams(*streams, numbers.handled, now);
+  if (step == absl::ZeroDuration()) return false;
+  if (parsed > kSlack || strays_ > kStraySlack) {
+    beyond_for_ = beyond_for_ ? *beyond_for_ + step : absl::ZeroDuration();
+  } else {
+    beyond_for_.reset();
   }
-  beyond_since_ = beyond ? std::min(beyond_since_, now) : absl::InfiniteFuture();
-  return parsed > kMuch || now - beyond_since_ >= patience;
+  return parsed > kMuch || (beyond_for_ && *beyond_for_ >= patience);
 }
 
 std::optional<ConnectionNumbers> numbers_of(int fd) {
@@ -153,7 +177,12 @@ ino_t socket_of(int fd) {
 
 ConnectionGuard::ConnectionGuard(absl::Duration patience, int64_t window, ConnectionTraffic* traffic,
                                  Recorder* recorder)
-    : patience_(patience), window_(window), traffic_(traffic), recorder_(recorder), thread_([this] { run(); }) {}
+    : patience_(patience),
+      window_(window),
+      traffic_(traffic),
+      recorder_(recorder),
+      time_(steady_now(), processor_time()),
+      thread_([this] { run(); }) {}
 
 ConnectionGuard::~ConnectionGuard() {
   {
@@ -188,7 +217,7 @@ void ConnectionGuard::run() {
   mu_.lock();
   while (!stopping_) {
     look();
-    next = std::max(next + kBetweenLooks, std::chrono::steady_clock::now());
+    next = std::max(next + absl::ToChronoMilliseconds(TimeOfLooks::kPeriod), std::chrono::steady_clock::now());
     while (!stopping_ && std::chrono::steady_clock::now() < next) changed_.wait_until(&mu_, next);
   }
   mu_.unlock();
@@ -196,11 +225,12 @@ void ConnectionGuard::run() {
 
 void ConnectionGuard::look() {
   const absl::Time now = steady_now();
+  const absl::Duration step = time_.step(now, processor_time());
   absl::erase_if(banned_, [now](const auto& entry) { return entry.second <= now; });
   is_fresh_ = false;
   for (auto at = connections_.begin(); at != connections_.end();) {
     if (socket_of(at->first) == at->second.socket) {
-      if (!at->second.broken) judge(at->first, &at->second);
+      if (!at->second.broken) judge(at->first, step, &at->second);
       ++at;
     } else {
       traffic_->remove(at->second.endpoint, at->second.traffic);
@@ -209,13 +239,18 @@ void ConnectionGuard::look() {
   }
 }
 
-void ConnectionGuard::judge(int fd, Connection* connection) {
+void ConnectionGuard::judge(int fd, absl::Duration step, Connection* connection) {
+  const Traffic& traffic = *connection->traffic;
+  const int64_t messages_before = traffic.messages.load(std::memory_order_relaxed);
+  const int64_t forgiven_before = traffic.forgiven.load(std::memory_order_relaxed);
   std::optional<ConnectionNumbers> numbers = numbers_of(fd);
   if (!numbers) return;
-  const Traffic& traffic = *connection->traffic;
+  numbers->messages_before = messages_before;
+  numbers->forgiven_before = forgiven_before;
+  // A call that ends meanwhile counts twice, not never.
+  numbers->due = window_ + traffic.due.load(std::memory_order_acquire);
   numbers->messages = traffic.messages.load(std::memory_order_relaxed);
   numbers->forgiven = traffic.forgiven.load(std::memory_order_relaxed);
-  numbers->due = window_ + traffic.due.load(std::memory_order_relaxed);
   numbers->handled = traffic.handled.load(std::memory_order_relaxed);
   const absl::Time now = steady_now();
   std::optional<int64_t> streams;
@@ -226,12 +261,13 @@ void ConnectionGuard::judge(int fd, Connection* connection) {
       streams = streams_.streams_of(connection->endpoint);
     }
   }
-  // Other connections of an offender wait for the transport, with all that they have sent.
+  // Other connections of an offender wait for the transport, with all that they have sent. Those that have brought no
+  // call yet go with the first one.
   const bool banned = is_banned_at(connection->peer, now);
   if (banned) numbers->unread = 0;
-  if (connection->account.judge(*numbers, streams, now, banned ? absl::ZeroDuration() : patience_)) {
-    break_off(fd, *numbers, connection);
-  }
+  const bool beyond =
+      connection->account.judge(*numbers, streams, now, step, banned ? absl::ZeroDuration() : patience_);
+  if (beyond || (banned && numbers->messages == 0 && numbers->handled == 0)) break_off(fd, *numbers, connection);
 }
 
 void ConnectionGuard::break_off(int fd, const ConnectionNumbers& numbers, Connection* connection) {

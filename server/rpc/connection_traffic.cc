@@ -29,9 +29,10 @@ std::shared_ptr<Traffic> ConnectionTraffic::find(const std::string& endpoint) co
   return found == all_.end() ? nullptr : found->second;
 }
 
-void CallTraffic::begin(const ConnectionTraffic& all, absl::string_view transport, int64_t largest) {
+void CallTraffic::begin(const ConnectionTraffic& all, absl::string_view transport, Messages messages, int64_t largest) {
   traffic_ = all.find(endpoint_of(transport));
   if (traffic_ == nullptr) return;
+  messages_ = messages;
   largest_ = largest + largest / kShareOfFrames;
   traffic_->due.fetch_add(largest_, std::memory_order_relaxed);
 }
@@ -47,8 +48,9 @@ CallTraffic::~CallTraffic() {
   if (traffic_ == nullptr) return;
   const bool handled = was_read_ || !cancelled_;
   if (handled) traffic_->handled.fetch_add(1, std::memory_order_relaxed);
-  if (!was_read_) traffic_->forgiven.fetch_add(largest_, std::memory_order_relaxed);
-  traffic_->due.fetch_sub(largest_, std::memory_order_relaxed);
+  // The next message of a stream may have been on its way.
+  if (!was_read_ || messages_ == Messages::kMany) traffic_->forgiven.fetch_add(largest_, std::memory_order_relaxed);
+  traffic_->due.fetch_sub(largest_, std::memory_order_release);  // after what it has become
 }
 
 }  // namespace svdserve::server

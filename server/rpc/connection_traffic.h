@@ -18,7 +18,7 @@ namespace svdserve::server {
 // The numbers of one connection, since its beginning. Any thread counts, the guard reads.
 struct Traffic {
   std::atomic<int64_t> messages{0};  // bytes of messages that handlers got, with what carries them
-  std::atomic<int64_t> forgiven{0};  // that calls may have sent which the client ended before their message was there
+  std::atomic<int64_t> forgiven{0};  // that calls may have sent which ended before their next message was there
   std::atomic<int64_t> due{0};       // that open calls may send until their next message is there
   std::atomic<int64_t> handled{0};   // calls that the client did not end before their message was there
 };
@@ -37,11 +37,14 @@ class ConnectionTraffic {
   absl::flat_hash_map<std::string, std::shared_ptr<Traffic>> all_ ABSL_GUARDED_BY(mu_);
 };
 
+// How many messages a call may have.
+enum class Messages { kOne, kMany };
+
 // The part of one call. Nothing is counted before begin(). Thread-safe, but for begin() and destruction.
 class CallTraffic {
  public:
   // `transport`: gRPC's name of the connection's other end. `largest`: bytes that a message may have.
-  void begin(const ConnectionTraffic& all, absl::string_view transport, int64_t largest);
+  void begin(const ConnectionTraffic& all, absl::string_view transport, Messages messages, int64_t largest);
   ~CallTraffic();
   // A message is there.
   void read(size_t bytes);
@@ -50,6 +53,7 @@ class CallTraffic {
 
  private:
   std::shared_ptr<Traffic> traffic_;
+  Messages messages_ = Messages::kOne;
   int64_t largest_ = 0;
   std::atomic<bool> cancelled_{false}, was_read_{false};
 };

@@ -23,7 +23,7 @@ import attacks
 import envoy_test as edge
 import grpc
 import proxy
-from hostile_test import ATTACKER, DECOMPOSE, HONEST, HONEST_REQUEST, Connection, framed, request
+from hostile_test import ATTACKER, DECOMPOSE, HONEST, HONEST_REQUEST, STREAM, Connection, framed, message, number, request
 
 CUT_OFF = [name for name in attacks.ATTACKS if name != "bad_bin_header"]  # libgrpc itself ends that one
 
@@ -112,6 +112,25 @@ class Guard(unittest.TestCase):
                       ["bench", "--shape=640x1", "--count=2000", "--duration=2s", "--warmup=10ms"],
                       ["svd", large, "--strategy=round-robin"]):
             self.svdctl(*words)
+        self.assertEqual(self.cut_off(), 0, self.server.log()[-2000:])
+
+    def test_a_paused_client_stays(self):
+        """The server cuts off a stream whose client stops in the midst of a message. The rest of the message comes late."""
+        self.start("--connection-guard=1ms", "--stream-idle-timeout=1s")
+        client = Connection(self.address, HONEST)
+        whole = framed(number(1, 1) + message(2, request(64, 64, 60)))
+        stream = client.open(STREAM)
+        client.write(stream, whole)
+        client.read_for(proxy.SECONDS, lambda: client.received.get(stream, 0) > 0)
+        half = len(whole) // 2
+        client.write(stream, whole[:half])
+        client.read_for(proxy.SECONDS, lambda: stream in client.ended)
+        client.read_for(2)  # some looks
+        client.ended.discard(stream)
+        client.write(stream, whole[half:], patience=1)
+        client.read_for(2)
+        self.assertTrue(client.call(DECOMPOSE, HONEST_REQUEST, proxy.SECONDS))
+        client.close()
         self.assertEqual(self.cut_off(), 0, self.server.log()[-2000:])
 
     def test_honest_clients_stay_with_certificates(self):

@@ -27,7 +27,7 @@ std::string certificate_of(const grpc::CallbackServerContext& call) {
 void DecomposeLargeCall::start() {
   self_ = shared_from_this();
   peer_ = context_->peer(*call_);
-  traffic_.begin(*context_->traffic, call_->peer(), context_->pipeline->options().max_message_bytes);
+  traffic_.begin(*context_->traffic, call_->peer(), Messages::kMany, context_->pipeline->options().max_message_bytes);
   ids_ = begin_call(call_);
   opened_ = context_->clock->now();
   if (Error error = context_->calls->add(CallKind::kLarge, peer_, this); !error.ok()) {

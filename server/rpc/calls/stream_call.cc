@@ -26,7 +26,7 @@ struct StreamCall::InFlight {
 void StreamCall::start() {
   self_ = shared_from_this();
   peer_ = context_->peer(*call_);
-  traffic_.begin(*context_->traffic, call_->peer(), context_->pipeline->options().max_message_bytes);
+  traffic_.begin(*context_->traffic, call_->peer(), Messages::kMany, context_->pipeline->options().max_message_bytes);
   ids_ = begin_call(call_);
   opened_ = context_->clock->now();
   announcement_ = Announcement(*call_);

@@ -40,7 +40,7 @@ void UnaryCall::start() {
   arrival_ = context_->clock->now();
   deadline_ = deadline_of(*call_, arrival_);
   peer_ = context_->peer(*call_);
-  traffic_.begin(*context_->traffic, call_->peer(), context_->pipeline->options().max_message_bytes);
+  traffic_.begin(*context_->traffic, call_->peer(), Messages::kOne, context_->pipeline->options().max_message_bytes);
   ids_ = begin_call(call_);
   line_.method = name(rpc_);
   labels_.rpc = rpc_;

@@ -54,7 +54,7 @@ class HealthService::Watcher final : public grpc::ServerBidiReactor<grpc::ByteBu
   void start() {
     const HandlerContext& context = *service_->context_;
     const Peer peer = context.peer(*call_);
-    traffic_.begin(*context.traffic, call_->peer(), context.pipeline->options().max_message_bytes);
+    traffic_.begin(*context.traffic, call_->peer(), Messages::kOne, context.pipeline->options().max_message_bytes);
     Error error = context.calls->add(CallKind::kWatch, peer, this);
     registered_ = error.ok();
     if (error.ok()) error = read_.begin(peer, [this] { StartRead(&request_); });

@@ -117,7 +117,7 @@ class ReflectionService::Call final : public grpc::ServerBidiReactor<grpc::ByteB
   void start() {
     const HandlerContext& context = *service_->context_;
     peer_ = context.peer(*call_);
-    traffic_.begin(*context.traffic, call_->peer(), context.pipeline->options().max_message_bytes);
+    traffic_.begin(*context.traffic, call_->peer(), Messages::kMany, context.pipeline->options().max_message_bytes);
     const Error error = context.calls->add(CallKind::kReflection, peer_, this);
     {
       MutexLock lock(&mu_);

@@ -33,7 +33,7 @@ grpc::internal::MethodHandler* SmallCall::make_handler(const HandlerContext* con
 
 void SmallCall::start() {
   peer_ = context_->peer(*call_);
-  traffic_.begin(*context_->traffic, call_->peer(), context_->pipeline->options().max_message_bytes);
+  traffic_.begin(*context_->traffic, call_->peer(), Messages::kOne, context_->pipeline->options().max_message_bytes);
   ids_ = begin_call(call_);
   arrival_ = context_->clock->now();
   Error error = context_->calls->add(CallKind::kSmall, peer_, this);
