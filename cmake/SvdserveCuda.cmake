@@ -39,7 +39,8 @@ function(svdserve_cuda_plugin name)
   add_library(${name} MODULE ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE svdserve_cuda_flags)
   target_compile_options(${name} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:--resource-usage>)
-  target_link_options(${name} PRIVATE -Wl,--exclude-libs,ALL)
+  # It has all that it needs: nothing of the engine that opens it.
+  target_link_options(${name} PRIVATE -Wl,--exclude-libs,ALL -Wl,--no-undefined)
   set(launcher ${CMAKE_SOURCE_DIR}/cmake/keep_resource_report.sh ${CMAKE_CUDA_COMPILER_LAUNCHER})
   set_target_properties(${name} PROPERTIES CUDA_RUNTIME_LIBRARY Static CUDA_VISIBILITY_PRESET hidden
     CXX_VISIBILITY_PRESET hidden CUDA_COMPILER_LAUNCHER "${launcher}" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}

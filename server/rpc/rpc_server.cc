@@ -217,6 +217,7 @@ struct RpcServer::Impl {
   Mutex mu;
   CondVar changed;
   bool serving ABSL_GUARDED_BY(mu) = false;
+  bool told_healthy ABSL_GUARDED_BY(mu) = false;
   bool stopping ABSL_GUARDED_BY(mu) = false;
   bool stopped ABSL_GUARDED_BY(mu) = false;  // every call and every connection has gone
   std::thread watch_thread;
@@ -270,9 +271,15 @@ struct RpcServer::Impl {
     if (!stopped) acceptor->break_connections();
   }
 
+  void tell_health(bool ready) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
+    const bool healthy = serving && ready;
+    if (healthy == told_healthy) return;
+    health->set_serving(healthy);
+    told_healthy = healthy;
+  }
+
   void watch() {
     constexpr auto kPeriod = std::chrono::milliseconds(100);
-    bool told = false;
     mu.lock();
     while (!stopping) {
       mu.unlock();
@@ -281,11 +288,7 @@ struct RpcServer::Impl {
       calls.cut_off_stalled(context.clock->now(), stream_idle_timeout);
       const PipelineStats stats = pipeline->stats();
       if (load.is_due(context.clock->now())) load.tick(context.clock->now(), pipeline->devices(), stats.oldest_queued);
-      const bool healthy = serving && stats.ready();
-      if (healthy != told) {
-        health->set_serving(healthy);
-        told = healthy;
-      }
+      tell_health(stats.ready());
       changed.wait_until(&mu, std::chrono::steady_clock::now() + kPeriod);
     }
     mu.unlock();
@@ -356,9 +359,10 @@ RpcServer::~RpcServer() {
 const std::string& RpcServer::address() const { return impl_->address; }
 
 void RpcServer::set_serving(bool serving) {
+  const bool ready = impl_->pipeline->stats().ready();
   MutexLock lock(&impl_->mu);
   impl_->serving = serving;
-  impl_->changed.signal();
+  impl_->tell_health(ready);
 }
 
 void RpcServer::close_streams() { impl_->calls.close_all(); }

@@ -203,7 +203,7 @@ inline WorkParts leading_parts(const LargePlan& plan, const WorkSpeeds& speeds) 
 // Methods QR and JACOBI of a general matrix, by whichever the plan has. JACOBI's time depends on the matrix too much.
 enum GeneralPart : size_t { kGeneralLoad, kGeneralSolve, kGeneralFinish, kGeneralCertificate };
 inline WorkParts general_parts(const LargePlan& plan, const WorkSpeeds& speeds) {
-  const PredictedWork work(speeds, plan.problem.dtype), results(speeds, plan.vector_type());
+  const PredictedWork work(speeds, plan.problem.dtype), results(speeds, DType::kC128);  // eigenvectors are complex
   const auto n = static_cast<double>(plan.values);
   const int bases = (plan.left_columns > 0 ? 1 : 0) + (plan.right_rows > 0 ? 1 : 0);
   const LargeStage solve = plan.options.method == Method::kJacobi ? LargeStage::kSweep : LargeStage::kPrepare;
