@@ -103,7 +103,7 @@ bool ConnectionAcceptor::accept_from(int socket) {
     ConnectionGuard* const guard = ip && !is_proxy ? guard_ : nullptr;
     const bool is_banned = guard != nullptr && guard->is_banned(peer);
     if (is_banned || is_full(accepted.get()) || (!is_proxy && is_beyond_share(peer))) {
-      refused(peer);
+      refused(peer, is_banned ? "--connection-guard cut off this peer" : "--max-connections");
       continue;
     }
     // As gRPC's listener does; both fail on a Unix socket, which needs neither.
@@ -152,13 +152,14 @@ void ConnectionAcceptor::forget_closed() {
   }
 }
 
-void ConnectionAcceptor::refused(const Peer& peer) {
+void ConnectionAcceptor::refused(const Peer& peer, const char* reason) {
   recorder_->connection_refused();
   const absl::Time now = absl::Now();
   if (now - last_warning_ < kBetweenWarnings) return;
   last_warning_ = now;
-  log_warning("connection_refused",
-              {{"max_connections", max_connections_}, {"max_of_peer", max_of_peer_}, {"peer", peer}});
+  log_warning(
+      "connection_refused",
+      {{"max_connections", max_connections_}, {"max_of_peer", max_of_peer_}, {"peer", peer}, {"reason", reason}});
 }
 
 }  // namespace svdserve::server

@@ -53,7 +53,7 @@ class ConnectionAcceptor {
   void run();
   // False: there is no descriptor for another one now.
   bool accept_from(int socket);
-  void refused(const Peer& peer);
+  void refused(const Peer& peer, const char* reason);
   // Whether one more connection is too many: of all, by the descriptor that it got, and of the peer. gRPC does not say
   // when it closes one, so the acceptor looks when it must.
   bool is_full(int descriptor);
