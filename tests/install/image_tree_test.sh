@@ -24,6 +24,11 @@ if ((EUID != 0)) || ! unshare --mount true 2> /dev/null; then
 fi
 chmod 755 "$work"
 "$work/run_tree.sh" "$work/tree" --driver="$driver" --fake --most-seconds=60
+# The driver that the machine's loader knows.
+mkdir "$work/stub"
+printf '#!/bin/sh\necho "	libcuda.so.1 (libc6,x86-64) => %s/libcuda.so.1"\n' "$driver" > "$work/stub/ldconfig"
+chmod +x "$work/stub/ldconfig"
+PATH=$work/stub:$PATH "$work/run_tree.sh" "$work/tree" --fake --most-seconds=60
 # Without a driver it says so.
 mkdir "$work/empty"
 if "$work/run_tree.sh" "$work/tree" --driver="$work/empty" --fake 2> "$work/log"; then exit 1; fi
