@@ -135,29 +135,6 @@ SVD_HD void exchange(T& x, T& y) {
   x = y;
   y = t;
 }
-// 1 / sqrt(x) and 1 / x to about an ulp, for normal x in 2^-1022 .. 2^1022. A device uses the hardware's approximation
-// of 20 bits and one step of third order, a third of the latency of a division.
-SVD_HD double reciprocal_root(double x) {
-#if defined(__CUDA_ARCH__)
-  double y;
-  asm("rsqrt.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(x));
-  const double error = std::fma(-(x * y), y, 1.0);
-  return std::fma(y * error, std::fma(0.375, error, 0.5), y);
-#else
-  return 1 / std::sqrt(x);
-#endif
-}
-SVD_HD double reciprocal(double x) {
-#if defined(__CUDA_ARCH__)
-  double y;
-  asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(x));
-  const double error = std::fma(-x, y, 1.0);
-  return std::fma(y, std::fma(error, error, error), y);
-#else
-  return 1 / x;
-#endif
-}
-
 // 1 / sqrt(x) and 1 / x to some 20 bits.
 SVD_HD double rough_root(double x) {
 #if defined(__CUDA_ARCH__)
@@ -175,6 +152,27 @@ SVD_HD double rough_reciprocal(double x) {
   return y;
 #else
   return __builtin_bit_cast(double, __builtin_bit_cast(uint64_t, 1 / x) >> 32 << 32);
+#endif
+}
+
+// 1 / sqrt(x) and 1 / x to about an ulp, for normal x in 2^-1022 .. 2^1022. A device uses the hardware's approximation
+// of 20 bits and one step of third order, a third of the latency of a division.
+SVD_HD double reciprocal_root(double x) {
+#if defined(__CUDA_ARCH__)
+  const double y = rough_root(x);
+  const double error = std::fma(-(x * y), y, 1.0);
+  return std::fma(y * error, std::fma(0.375, error, 0.5), y);
+#else
+  return 1 / std::sqrt(x);
+#endif
+}
+SVD_HD double reciprocal(double x) {
+#if defined(__CUDA_ARCH__)
+  const double y = rough_reciprocal(x);
+  const double error = std::fma(-x, y, 1.0);
+  return std::fma(y, std::fma(error, error, error), y);
+#else
+  return 1 / x;
 #endif
 }
 

@@ -87,7 +87,6 @@ class LeadingTriplets {
 
   // All arguments must outlive the object. run() may be called once.
   LeadingTriplets(Backend& backend, const LargePlan& plan, const LargeOperands& operands, const LargeControl& control)
-
       : backend_(backend),
         plan_(plan),
         operands_(operands),

@@ -38,7 +38,7 @@ class ProgressTeller {
   void begin(const WorkParts& parts, size_t part) {
     begin(parts[part].stage, parts[part].seconds, seconds_from(parts, part));
   }
-  // So much of the part is done, 0 .. 1. Less than before changes nothing.
+  // `done` of the part is done, 0 .. 1. Less than before changes nothing.
   void at(double done) {
     watch_.check();
     done_ = std::max(done_, std::min(done, 1.0));
