@@ -15,6 +15,7 @@ struct Blas<double> {
   static constexpr cudaDataType kType = CUDA_R_64F;
   static constexpr auto gemm = &Libraries::cublasDgemm_v2;
   static constexpr auto herk = &Libraries::cublasDsyrk_v2;
+  static constexpr auto her2k = &Libraries::cublasDsyr2k_v2;
   static constexpr auto trsm = &Libraries::cublasDtrsm_v2;
   static constexpr cublasOperation_t kAdjoint = CUBLAS_OP_T;
   static constexpr double kOperations = 1;  // real multiply-adds of one
@@ -25,6 +26,7 @@ struct Blas<Complex> {
   static constexpr cudaDataType kType = CUDA_C_64F;
   static constexpr auto gemm = &Libraries::cublasZgemm_v2;
   static constexpr auto herk = &Libraries::cublasZherk_v2;
+  static constexpr auto her2k = &Libraries::cublasZher2k_v2;
   static constexpr auto trsm = &Libraries::cublasZtrsm_v2;
   static constexpr cublasOperation_t kAdjoint = CUBLAS_OP_C;
   static constexpr double kOperations = 4;

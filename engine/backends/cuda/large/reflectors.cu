@@ -109,25 +109,44 @@ PanelCall<E> Reflectors<E>::call_of(View a, int64_t index, const PanelCall<E>& a
 }
 
 template <class E>
-void Reflectors<E>::factor(View a, E* t) {
-  constexpr int N = kPanel<E>, kSquare = N * N;
-  const int64_t panels = panel_count(a.cols, N);
-  const Piece<E> parts(arena_, int64_t{kMostParts} * kSquare), small(arena_, 3 * kSquare);
-  const Piece<E> triangles(arena_, elements(a.cols)), w(arena_, 2 * int64_t{kGroup} * std::max<int64_t>(a.cols, N));
-  const Piece<int32_t> first_failed(arena_, 1);
-  int32_t failed = kAllPanels;
-  require(cudaMemcpyAsync(first_failed.get(), &failed, sizeof failed, cudaMemcpyHostToDevice, lane_.stream),
+struct Reflectors<E>::Memory {
+  static constexpr int64_t kSquare = int64_t{kPanel<E>} * kPanel<E>;
+  Memory(DeviceArena& arena, int64_t n)
+      : parts(arena, kMostParts * kSquare),
+        small(arena, 3 * kSquare),
+        triangles(arena, elements(n)),
+        w(arena, 2 * int64_t{kGroup} * std::max<int64_t>(n, kPanel<E>)),
+        first_failed(arena, 1) {}
+  const Piece<E> parts, small, triangles, w;
+  const Piece<int32_t> first_failed;
+};
+
+// No panel has failed yet, and t is zero.
+template <class E>
+PanelCall<E> Reflectors<E>::begin(View a, E* t, const Memory& memory) {
+  const int32_t none = kAllPanels;
+  require(cudaMemcpyAsync(memory.first_failed.get(), &none, sizeof none, cudaMemcpyHostToDevice, lane_.stream),
           "uploading");
   require(cudaMemsetAsync(t, 0, static_cast<size_t>(elements(a.cols)) * sizeof(E), lane_.stream), "clearing memory");
   PanelCall<E> all{};
-  all.failed = first_failed.get();
-  all.parts = parts.get();
-  all.gram = small.get();
-  all.r1 = all.gram + kSquare;
-  all.rows = all.r1 + kSquare;
-  all.r = triangles.get();
+  all.failed = memory.first_failed.get();
+  all.parts = memory.parts.get();
+  all.gram = memory.small.get();
+  all.r1 = all.gram + Memory::kSquare;
+  all.rows = all.r1 + Memory::kSquare;
+  all.r = memory.triangles.get();
   allow();
-  if (PanelMemory<E, N>::bytes() > lane_.limits.shared_bytes) failed = 0;
+  return all;
+}
+
+template <class E>
+void Reflectors<E>::factor(View a, E* t) {
+  constexpr int N = kPanel<E>;
+  const int64_t panels = panel_count(a.cols, N);
+  const Memory memory(arena_, a.cols);
+  E* const w = memory.w.get();
+  const PanelCall<E> all = begin(a, t, memory);
+  int32_t failed = PanelMemory<E, N>::bytes() > lane_.limits.shared_bytes ? 0 : kAllPanels;
   for (int64_t i = 0; i < panels && failed != 0; ++i) {
     watch_.check();
     const PanelCall<E> call = call_of(a, i, all, t);
@@ -135,43 +154,45 @@ void Reflectors<E>::factor(View a, E* t) {
     const auto reflectors = [&](int64_t width) { return a.block(group, group, a.rows - group, width); };
     const auto rest = [&](int64_t first, int64_t width) { return a.block(group, first, a.rows - group, width); };
     E* const triangle = t + group / kGroup * (kGroup * kGroup);
-    if (call.before > 0) {
-      apply_group(Op::kAdjoint, reflectors(call.before), triangle, rest(at, call.p.cols), w.get());
-    }
+    if (call.before > 0) apply_group(Op::kAdjoint, reflectors(call.before), triangle, rest(at, call.p.cols), w);
     enqueue_panel(call);
-    join(a, call, w.get());
+    join(a, call, w);
     const bool ends = behind % kGroup == 0;
     if (ends && behind < a.cols) {
-      apply_group(Op::kAdjoint, reflectors(behind - group), triangle, rest(behind, a.cols - behind), w.get());
+      apply_group(Op::kAdjoint, reflectors(behind - group), triangle, rest(behind, a.cols - behind), w);
     }
   }
-  if (failed != 0) download(lane_, &failed, first_failed.get(), 1);
+  if (failed != 0) download(lane_, &failed, all.failed, 1);
   if (failed == kBrokenPanel) throw LargeStop{LargeStatus::kFault, "a QR factorization lost its reflectors"};
   const int64_t taken = std::min<int64_t>(failed, panels);
-  if (taken < panels) factor_by_library(a, taken, all, t, w.get());
-  exchange(a, triangles.get(), 0, panels, true);
+  if (taken < panels) factor_by_library(a, taken, all, t, w);
+  exchange(a, memory.triangles.get(), 0, panels, true);
 }
 
 // Panels from `first` on, to which those before have been applied.
 template <class E>
 void Reflectors<E>::factor_by_library(View a, int64_t first, const PanelCall<E>& all, E* t, E* w) {
-  constexpr int N = kPanel<E>;
-  const int64_t at = first * N, panels = panel_count(a.cols, N);
+  const int64_t at = first * kPanel<E>;
   const View rest = a.block(at, at, a.rows - at, a.cols - at);
-  const Piece<E> tau(arena_, (panels - first) * N);
-  {
-    LibraryWork work(lane_, arena_);
-    const auto type = Blas<E>::kType;
-    require(l_.cusolverDnXgeqrf_bufferSize(lane_.cusolver, lane_.params, rest.rows, rest.cols, type, rest.data, rest.ld,
-                                           type, tau.get(), type, &work.device_bytes, &work.host_bytes),
-            "sizing a QR factorization");
-    work.allocate();
-    require(l_.cusolverDnXgeqrf(lane_.cusolver, lane_.params, rest.rows, rest.cols, type, rest.data, rest.ld, type,
-                                tau.get(), type, work.device, work.device_bytes, work.host.get(), work.host_bytes,
-                                work.info),
-            "computing a QR factorization");
-    work.check("computing a QR factorization");
-  }
+  const Piece<E> tau(arena_, panel_count(rest.cols, kPanel<E>) * kPanel<E>);
+  LibraryWork work(lane_, arena_);
+  const auto type = Blas<E>::kType;
+  require(l_.cusolverDnXgeqrf_bufferSize(lane_.cusolver, lane_.params, rest.rows, rest.cols, type, rest.data, rest.ld,
+                                         type, tau.get(), type, &work.device_bytes, &work.host_bytes),
+          "sizing a QR factorization");
+  work.allocate();
+  require(l_.cusolverDnXgeqrf(lane_.cusolver, lane_.params, rest.rows, rest.cols, type, rest.data, rest.ld, type,
+                              tau.get(), type, work.device, work.device_bytes, work.host.get(), work.host_bytes,
+                              work.info),
+          "computing a QR factorization");
+  work.check("computing a QR factorization");
+  take_panels(a, first, tau.get(), all, t, w);
+}
+
+template <class E>
+void Reflectors<E>::take_panels(View a, int64_t first, const E* tau, const PanelCall<E>& all, E* t, E* w) {
+  constexpr int N = kPanel<E>;
+  const int64_t panels = panel_count(a.cols, N);
   const int32_t no_panel = kAllPanels;
   require(cudaMemcpyAsync(all.failed, &no_panel, sizeof no_panel, cudaMemcpyHostToDevice, lane_.stream), "uploading");
   exchange(a, all.r, first, panels - first, false);
@@ -179,10 +200,18 @@ void Reflectors<E>::factor_by_library(View a, int64_t first, const PanelCall<E>&
     const PanelCall<E> call = call_of(a, i, all, t);
     enqueue_gram(call, false);
     given_panel_kernel<E>
-        <<<1, kPanelThreads, PanelMemory<E, N>::bytes(), lane_.stream>>>(call, tau.get() + (i - first) * N);
+        <<<1, kPanelThreads, PanelMemory<E, N>::bytes(), lane_.stream>>>(call, tau + (i - first) * N);
     launched();
     join(a, call, w);
   }
+}
+
+template <class E>
+void Reflectors<E>::take(View a, const E* tau, E* t) {
+  const Memory memory(arena_, a.cols);
+  const PanelCall<E> all = begin(a, t, memory);
+  take_panels(a, 0, tau, all, t, memory.w.get());
+  exchange(a, memory.triangles.get(), 0, panel_count(a.cols, kPanel<E>), true);
 }
 
 template <class E>

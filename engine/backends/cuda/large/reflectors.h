@@ -38,15 +38,23 @@ class Reflectors {
 
   // a = Q R, a.rows >= a.cols: R in the upper triangle, reflectors below it, and t. Device memory.
   void factor(View a, E* t);
+  // t of reflectors that are in `a` already, I - tau_j v_j v_j^H with v_j(j) = 1, whatever stands there. tau: a.cols
+  // factors in device memory.
+  void take(View a, const E* tau, E* t);
   // c := Q c or Q^H c. The matrix a is as it was afterwards, and written to meanwhile.
   void apply(large::Op op, View a, const E* t, View c);
 
  private:
+  struct Memory;  // beside t
+
+  PanelCall<E> begin(View a, E* t, const Memory& memory);
   View panel_of(View a, int64_t index) const;
   void allow() const;
   void enqueue_panel(const PanelCall<E>& call);
   void enqueue_gram(const PanelCall<E>& call, bool solved);
   void factor_by_library(View a, int64_t first, const PanelCall<E>& all, E* t, E* w);
+  // Panels from `first` on, whose reflectors' factors are tau.
+  void take_panels(View a, int64_t first, const E* tau, const PanelCall<E>& all, E* t, E* w);
   // The panel and its place in its group.
   PanelCall<E> call_of(View a, int64_t index, const PanelCall<E>& all, E* t) const;
   // c := H c or H^H c, for a group's reflectors with their ones and zeros, or the first of them. w: two of kGroup x

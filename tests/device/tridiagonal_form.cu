@@ -1,0 +1,286 @@
+// Hermitian matrices to tridiagonal form (engine/backends/cuda/tridiagonal/reduction.h): are they right, and how long
+// does it take beside cuSOLVER's sytrd.
+//   device_tridiagonal_form [checks] [times]      both where nothing is named
+// Checks: of A Q - Q T the norm beside A's, of Q^H Q - I the norm, each in n u; and the same bits twice. The exit status
+// says whether all passed. Times: medians of 5, n x n normal numbers, in turns.
+#include <cusolverDn.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <vector>
+
+#include "engine/backends/cuda/large/library_work.h"
+#include "engine/backends/cuda/large/reflectors.h"
+#include "engine/backends/cuda/tridiagonal/reduction.h"
+#include "tests/device/device_bench.h"
+
+namespace svdserve::cuda {
+namespace {
+
+using device_bench::check;
+using large::LargeView;
+using large::Op;
+
+int failures = 0;
+constexpr double kUnit = 0x1p-53;
+
+struct Device {
+  Device() : lane(take_lane(0)), memory(device_bench::device_memory(kBytes)), arena(memory, kBytes) {}
+  static constexpr uint64_t kBytes = uint64_t{12} << 30;
+  std::unique_ptr<LargeLane> lane;
+  void* memory;
+  DeviceArena arena;
+  LargeControl control;
+  large::LargeWatch watch{control};
+};
+
+template <class E>
+LargeView<E> matrix(Device& device, int64_t n) {
+  const int64_t ld = (n + 15) / 16 * 16;
+  return {take_piece<E>(device.arena, ld * n), n, n, ld};
+}
+template <class E>
+void upload(LargeView<E> to, const std::vector<E>& from) {
+  check(cudaMemcpy2D(to.data, to.ld * sizeof(E), from.data(), to.rows * sizeof(E), to.rows * sizeof(E), to.cols,
+                     cudaMemcpyHostToDevice),
+        "upload");
+}
+template <class E>
+std::vector<E> fetch(const E* from, int64_t ld, int64_t rows, int64_t cols) {
+  std::vector<E> to(static_cast<size_t>(rows * cols));
+  check(cudaMemcpy2D(to.data(), rows * sizeof(E), from, ld * sizeof(E), rows * sizeof(E), cols, cudaMemcpyDeviceToHost),
+        "download");
+  return to;
+}
+
+template <class E>
+std::vector<E> hermitian(int64_t n) {
+  std::vector<E> a(static_cast<size_t>(n * n));
+  void* const numbers = device_bench::normal_on_device(false, a.size() * sizeof(E));
+  check(cudaMemcpy(a.data(), numbers, a.size() * sizeof(E), cudaMemcpyDeviceToHost), "download");
+  cudaFree(numbers);
+  for (int64_t j = 0; j < n; ++j) {
+    a[j * n + j] = from_real<E>(real_part(a[j * n + j]));
+    for (int64_t i = j + 1; i < n; ++i) a[i * n + j] = conjugate(a[j * n + i]);
+  }
+  return a;
+}
+
+template <class E>
+struct Form {
+  std::vector<double> d, e;
+  std::vector<E> q;
+};
+template <class E>
+Form<E> reduce(Device& device, const std::vector<E>& of, int64_t n) {
+  const LargeView<E> a = matrix<E>(device, n), q = matrix<E>(device, n);
+  std::vector<E> lower = of, eye(of.size(), from_real<E>(0));
+  for (int64_t j = 0; j < n; ++j) {
+    for (int64_t i = 0; i < j; ++i) lower[j * n + i] = from_real<E>(std::nan(""));  // only the lower triangle counts
+    eye[j * n + j] = from_real<E>(1);
+  }
+  check(cudaMemset(a.data, 0xff, static_cast<size_t>(a.ld * n) * sizeof(E)), "clearing");
+  upload(a, lower);
+  upload(q, eye);
+  double* const d = take_piece<double>(device.arena, n);
+  double* const e = take_piece<double>(device.arena, n);
+  E* const tau = take_piece<E>(device.arena, n);
+  E* const t = take_piece<E>(device.arena, std::max<int64_t>(1, Reflectors<E>::elements(n)));
+  reduce_to_tridiagonal<E>(*device.lane, device.arena, device.watch, a, {d, e, tau});
+  if (n > 1) {
+    Reflectors<E> reflectors(*device.lane, device.arena, device.watch);
+    const LargeView<E> below = a.block(1, 0, n - 1, n - 1);
+    reflectors.take(below, tau, t);
+    reflectors.apply(Op::kNone, below, t, q.block(1, 0, n - 1, n));
+  }
+  check(cudaStreamSynchronize(device.lane->stream), "a reduction");
+  Form<E> form{fetch(d, n, n, 1), fetch(e, n, std::max<int64_t>(n - 1, 1), 1), fetch(q.data, q.ld, n, n)};
+  for (const void* p : {static_cast<const void*>(a.data), static_cast<const void*>(q.data), static_cast<const void*>(d),
+                        static_cast<const void*>(e), static_cast<const void*>(tau), static_cast<const void*>(t)}) {
+    device.arena.give_back(p);
+  }
+  return form;
+}
+
+// The norms of A Q - Q T and of A.
+template <class E>
+std::pair<double, double> residual_of(const std::vector<E>& a, const Form<E>& f, int64_t n) {
+  double error = 0, norm = 0;
+  std::vector<E> column(static_cast<size_t>(n));
+  for (int64_t j = 0; j < n; ++j) {
+    for (int64_t i = 0; i < n; ++i) {
+      E sum = times_real(f.q[j * n + i], -f.d[j]);
+      if (j > 0) sum = plus_product(sum, f.q[(j - 1) * n + i], from_real<E>(-f.e[j - 1]));
+      if (j + 1 < n) sum = plus_product(sum, f.q[(j + 1) * n + i], from_real<E>(-f.e[j]));
+      column[i] = sum;
+    }
+    for (int64_t k = 0; k < n; ++k) {
+      const E x = f.q[j * n + k];
+      for (int64_t i = 0; i < n; ++i) column[i] = plus_product(column[i], a[k * n + i], x);
+    }
+    for (int64_t i = 0; i < n; ++i) {
+      error += squared_modulus(column[i]);
+      norm += squared_modulus(a[j * n + i]);
+    }
+  }
+  return {std::sqrt(error), std::sqrt(norm)};
+}
+
+template <class E>
+double departure_of(const std::vector<E>& q, int64_t n) {
+  double sum = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    for (int64_t j = 0; j <= i; ++j) {
+      E dot = from_real<E>(i == j ? -1 : 0);
+      for (int64_t k = 0; k < n; ++k) dot = plus_product(dot, conjugate(q[i * n + k]), q[j * n + k]);
+      sum += (i == j ? 1 : 2) * squared_modulus(dot);
+    }
+  }
+  return std::sqrt(sum);
+}
+
+template <class E>
+void check_case(Device& device, const char* name, int64_t n, const std::function<double(int64_t, int64_t)>& factor) {
+  std::vector<E> a = hermitian<E>(n);
+  for (int64_t j = 0; j < n; ++j) {
+    for (int64_t i = 0; i < n; ++i) a[j * n + i] = times_real(a[j * n + i], factor(std::max(i, j), std::min(i, j)));
+  }
+  const Form<E> form = reduce(device, a, n), again = reduce(device, a, n);
+  const auto [error, norm] = residual_of(a, form, n);
+  const double departure = departure_of(form.q, n), unit = static_cast<double>(n) * kUnit;
+  const double residual = norm > 0 ? error / norm : error;
+  const bool same = std::memcmp(form.q.data(), again.q.data(), form.q.size() * sizeof(E)) == 0 && form.d == again.d &&
+                    form.e == again.e;
+  const bool ok = residual <= 2 * unit + 20 * kUnit && departure <= 2 * unit + 20 * kUnit && same;
+  failures += ok ? 0 : 1;
+  std::printf("%-24s %-7s n %5lld  A Q - Q T %.2f n u  Q^H Q - I %.2f n u  %s  %s\n", name,
+              kIsComplex<E> ? "complex" : "real", static_cast<long long>(n), residual / unit, departure / unit,
+              same ? "same bits" : "OTHER BITS", ok ? "ok" : "FAILED");
+}
+
+template <class E>
+void checks(Device& device) {
+  const auto plain = [](int64_t, int64_t) { return 1.0; };
+  for (const int64_t n : {1, 2, 3, 4, 5, 8, 17, 63, 64, 65, 66, 67, 100, 127, 128, 129, 130, 131, 200, 257, 500, 1000}) {
+    check_case<E>(device, "normal", n, plain);
+  }
+  const int64_t n = 300;
+  check_case<E>(device, "zero", n, [](int64_t, int64_t) { return 0.0; });
+  check_case<E>(device, "diagonal", n, [](int64_t i, int64_t j) { return i == j ? 1.0 : 0.0; });
+  check_case<E>(device, "tridiagonal", n, [](int64_t i, int64_t j) { return i - j <= 1 ? 1.0 : 0.0; });
+  check_case<E>(device, "two blocks", n, [](int64_t i, int64_t j) { return (i < 150) == (j < 150) ? 1.0 : 0.0; });
+  check_case<E>(device, "an arrow", n, [](int64_t i, int64_t j) { return i == j || i == 299 ? 1.0 : 0.0; });
+  check_case<E>(device, "graded down", n, [](int64_t i, int64_t j) { return std::pow(10.0, -0.1 * double(i + j)); });
+  check_case<E>(device, "graded up", n, [](int64_t i, int64_t j) { return std::pow(10.0, 0.1 * double(i + j) - 60); });
+  check_case<E>(device, "tiny", n, [](int64_t, int64_t) { return 1e-80; });
+  check_case<E>(device, "large", n, [](int64_t, int64_t) { return 1e80; });
+  std::vector<E> a = hermitian<E>(n);
+  a[17 * n + 40] = from_real<E>(std::nan(""));
+  (void)reduce(device, a, n);
+  std::printf("a matrix with a NaN ends\n");
+}
+
+double median_ms(Device& device, const std::function<void()>& before, const std::function<void()>& f) {
+  std::vector<double> ms;
+  cudaEvent_t marks[2];
+  for (cudaEvent_t& mark : marks) check(cudaEventCreate(&mark), "cudaEventCreate");
+  for (int i = 0; i < 6; ++i) {
+    before();
+    check(cudaEventRecord(marks[0], device.lane->stream), "recording");
+    f();
+    check(cudaEventRecord(marks[1], device.lane->stream), "recording");
+    check(cudaEventSynchronize(marks[1]), "a reduction");
+    float elapsed = 0;
+    check(cudaEventElapsedTime(&elapsed, marks[0], marks[1]), "cudaEventElapsedTime");
+    if (i > 0) ms.push_back(static_cast<double>(elapsed));
+  }
+  for (cudaEvent_t& mark : marks) cudaEventDestroy(mark);
+  std::sort(ms.begin(), ms.end());
+  return ms[ms.size() / 2];
+}
+
+void require_library(cusolverStatus_t status) {
+  check(status == CUSOLVER_STATUS_SUCCESS ? cudaSuccess : cudaErrorUnknown, "cuSOLVER");
+}
+int sytrd_bytes(cusolverDnHandle_t handle, int n, double* a, int ld, double* d, double* e, double* tau) {
+  int elements = 0;
+  require_library(cusolverDnDsytrd_bufferSize(handle, CUBLAS_FILL_MODE_LOWER, n, a, ld, d, e, tau, &elements));
+  return elements;
+}
+int sytrd_bytes(cusolverDnHandle_t handle, int n, Complex* a, int ld, double* d, double* e, Complex* tau) {
+  int elements = 0;
+  require_library(cusolverDnZhetrd_bufferSize(handle, CUBLAS_FILL_MODE_LOWER, n, reinterpret_cast<cuDoubleComplex*>(a),
+                                              ld, d, e, reinterpret_cast<cuDoubleComplex*>(tau), &elements));
+  return elements;
+}
+void sytrd(cusolverDnHandle_t handle, int n, double* a, int ld, double* d, double* e, double* tau, double* work,
+           int elements, int* info) {
+  require_library(cusolverDnDsytrd(handle, CUBLAS_FILL_MODE_LOWER, n, a, ld, d, e, tau, work, elements, info));
+}
+void sytrd(cusolverDnHandle_t handle, int n, Complex* a, int ld, double* d, double* e, Complex* tau, Complex* work,
+           int elements, int* info) {
+  const auto of = [](Complex* p) { return reinterpret_cast<cuDoubleComplex*>(p); };
+  require_library(
+      cusolverDnZhetrd(handle, CUBLAS_FILL_MODE_LOWER, n, of(a), ld, d, e, of(tau), of(work), elements, info));
+}
+
+template <class E>
+void times(Device& device, int64_t n) {
+  const LargeView<E> original = matrix<E>(device, n), a = matrix<E>(device, n);
+  double* const d = take_piece<double>(device.arena, n);
+  double* const e = take_piece<double>(device.arena, n);
+  E* const tau = take_piece<E>(device.arena, n);
+  int* const info = take_piece<int>(device.arena, 1);
+  const int in = static_cast<int>(n), ld = static_cast<int>(a.ld);
+  const int elements = sytrd_bytes(device.lane->cusolver, in, a.data, ld, d, e, tau);
+  E* const work = take_piece<E>(device.arena, elements);
+  upload(original, hermitian<E>(n));
+  const auto copy = [&] {
+    check(cudaMemcpyAsync(a.data, original.data, static_cast<size_t>(n * original.ld) * sizeof(E),
+                          cudaMemcpyDeviceToDevice, device.lane->stream),
+          "copying");
+  };
+  const double peer = median_ms(device, copy, [&] {
+    sytrd(device.lane->cusolver, in, a.data, ld, d, e, tau, work, elements, info);
+  });
+  const double own = median_ms(device, copy, [&] {
+    reduce_to_tridiagonal<E>(*device.lane, device.arena, device.watch, a, {d, e, tau});
+  });
+  const double bytes = static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n) / 6 * sizeof(E);
+  std::printf("%-7s n %5lld  reduction %8.2f ms, %.2f us a column, %.2f TB/s; sytrd %8.2f: %.2f times as fast\n",
+              kIsComplex<E> ? "complex" : "real", static_cast<long long>(n), own, own * 1e3 / static_cast<double>(n),
+              bytes / own * 1e-9, peer, peer / own);
+  for (const void* p : {static_cast<const void*>(original.data), static_cast<const void*>(a.data),
+                        static_cast<const void*>(d), static_cast<const void*>(e), static_cast<const void*>(tau),
+                        static_cast<const void*>(info), static_cast<const void*>(work)}) {
+    device.arena.give_back(p);
+  }
+}
+
+}  // namespace
+}  // namespace svdserve::cuda
+
+int main(int argc, char** argv) {
+  using namespace svdserve::cuda;  // NOLINT
+  const auto wants = [&](const char* part) {
+    return argc == 1 || std::any_of(argv + 1, argv + argc, [&](const char* a) { return std::strcmp(a, part) == 0; });
+  };
+  try {
+    Device device;
+    if (wants("checks")) {
+      checks<double>(device);
+      checks<svdserve::Complex>(device);
+      std::printf("%d failures\n", failures);
+    }
+    if (wants("times")) {
+      for (const int64_t n : {512, 1024, 2048, 4096, 8192}) times<double>(device, n);
+      for (const int64_t n : {1024, 2048, 4096}) times<svdserve::Complex>(device, n);
+    }
+  } catch (const svdserve::large::LargeStop& stop) {
+    std::fprintf(stderr, "device_tridiagonal_form: %s\n", stop.detail.c_str());
+    return 1;
+  }
+  return failures == 0 ? 0 : 1;
+}
