@@ -30,7 +30,7 @@ class Workspace {
   Workspace(DeviceArena& arena, int64_t n, int blocks) : arena_(arena) {
     const int64_t ld = (n + 15) / 16 * 16, strips = (n + kStripRows<E> - 1) / kStripRows<E>;
     call_.w = {take<E>(ld * kReductionPanel), n, kReductionPanel, ld};
-    for (E*& x : call_.x) x = take<E>(ld);
+    for (E*& x : call_.x) x = take<E>(strips * kStripRows<E>);
     call_.columns = {take<E>(ld * strips), n, strips, ld};
     call_.rows = take<E>((blocks + strips) * kStripRows<E>);
     call_.dots = take<E>(2 * kReductionPanel);
@@ -74,6 +74,10 @@ void reduce_to_tridiagonal(LargeLane& lane, DeviceArena& arena, const large::Lar
   call.d = form.d;
   call.e = form.e;
   call.tau = form.tau;
+  for (E* const x : call.x) {
+    const auto rows = static_cast<size_t>(call.columns.cols * kStripRows<E>);
+    require(cudaMemsetAsync(x, 0, rows * sizeof(E), lane.stream), "clearing memory");
+  }
   int64_t first = 0;
   do {
     watch.check();

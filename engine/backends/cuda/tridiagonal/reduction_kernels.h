@@ -1,15 +1,14 @@
 // The kernel of a reduction to tridiagonal form (reduction.h): one panel of columns, all multiprocessors together.
 //
 // Columns of the panel, k = 0, 1, ..; c is the column's index in A, n x n, and A's trailing part is as it was before
-// the panel. For each column:
+// the panel. x are the entries of a column below its diagonal, x_0 the first of them. For each column:
 //
-//   end_column      w = tau A v - (|tau|^2 v^H A v / 2) v of the column before, and the entries of column c,
-//                   A(:, c) - V W(c, :)^H - W V(c, :)^H, from which d(c) and the norm come
-//   begin_products  the reflector of column c: x = (alpha - beta, A(c + 2 .. n, c)), v = scale x, tau, e(c) = beta
-//                   and A x, V^H x, W^H x, x^H A x
+//   end_column   the reflector of the column before: beta = -sign(x_0) |x|, tau, v = scale (x - beta e_0), and
+//                w = tau A v - (|tau|^2 v^H A v / 2) v. Then this column's entries, A(:, c) - V W(c, :)^H - W V(c, :)^H
+//   multiply     A x, V^H x, W^H x and x^H A x, of the column's x as it is. end_column takes beta e_0 off.
 //
-// Each ends with a barrier of all blocks. A x reads the lower triangle once. A tile a(I, J) of it is in a warp's
-// registers, and adds a(I, J) x(J) to the sums of rows and a(I, J)^H x(I) to those of columns. Sums are partial: one of
+// Each ends with a barrier of all blocks. A x reads the lower triangle once. A tile A(I, J) of it is in a warp's
+// registers, and adds A(I, J) x(J) to the sums of rows and A(I, J)^H x(I) to those of columns. Sums are partial: one of
 // a strip of rows for each block and strip, and one of a strip for each column. end_column adds them in a fixed order.
 // So the bits depend on the matrix and on the number of blocks alone.
 //
@@ -39,7 +38,7 @@ struct ReductionCall {
   large::LargeView<E> w;      // n x kReductionPanel
   double *d, *e;              // n; e(n - 1) is not written
   E* tau;                     // n
-  E* x[2];                    // n: the entries of a column, in turns
+  E* x[2];                    // whole strips: x of a column, in turns. Zero above it and below the matrix
   large::LargeView<E> columns;  // n x strips: partial sums of the columns of A x
   E* rows;                    // [blocks + strips][kStripRows]: partial sums of rows
   E* dots;                    // [2 * kReductionPanel]: V(:, q)^H x, W(:, q)^H x
@@ -87,11 +86,11 @@ struct TileList {
   }
 };
 
-// The reflector of a column, the same in all threads.
+// I - tau v v^H takes (x_0, x_1, ..) to (beta, 0, ..), v = scale (x_0 - beta, x_1, ..).
 template <class E>
 struct ColumnReflector {
   double beta;
-  E tau, first, scale;  // v = scale x with x(0) = first, so that v(0) = 1
+  E tau, scale;
 };
 
 template <class E>
@@ -100,8 +99,8 @@ struct ReductionShared {
   E v_row[kReductionPanel], w_row[kReductionPanel], v_dot[kReductionPanel], w_dot[kReductionPanel];
   E sums[kReductionThreads], updates[kReductionThreads];
   E strip_sums[kWarps][kStripRows<E>];
-  // Sums of each warp: of row c, of a dot, of its extra ones.
-  E row[kWarps], dot[kWarps], extra[kWarps];
+  // Sums of each warp.
+  E row[kWarps], correction[kWarps], dot[kWarps], extra[kWarps];
   double row_form[kWarps], form[kWarps], norm[kWarps];
 };
 
@@ -146,6 +145,19 @@ __device__ inline void grid_barrier(unsigned* arrived, unsigned& target) {
   __syncthreads();
 }
 
+// square: of x_1, x_2, ..
+template <class E>
+__device__ ColumnReflector<E> column_reflector(E alpha, double square) {
+  // Where all are so small, a reflector would only bring errors as large.
+  constexpr double kNothing = 0x1p-960;
+  const double of_alpha = squared_modulus(alpha), all = of_alpha + square;
+  const bool is_real = of_alpha == real_part(alpha) * real_part(alpha);
+  if (!(square > 0 || !is_real) || all < kNothing) return {real_part(alpha), from_real<E>(0), from_real<E>(1)};
+  const double norm = sqrt(all), beta = real_part(alpha) > 0 ? -norm : norm;
+  const E first = plus(alpha, from_real<E>(-beta));
+  return {beta, times_real(first, -1 / beta), times_real(conjugate(first), 1 / squared_modulus(first))};
+}
+
 // The code of one block.
 template <class E>
 class PanelReduction {
@@ -161,77 +173,74 @@ class PanelReduction {
     for (int k = 0; k <= call_.count; ++k) {
       end_column(k);
       if (k == call_.count) return;
+      const Work work = work_of(call_.first + k);
+      // A is as it was before the panel, so its first tile may come early.
+      if (work.tile + warp() < work.stop) load(work.list, work.m, work.tile + warp());
       grid_barrier(call_.arrived, target);
-      begin_products(k);
+      multiply(k, work);
       grid_barrier(call_.arrived, target);
     }
   }
 
  private:
+  using Tiles = TileList<E>;
+
+  __device__ static int warp() { return static_cast<int>(threadIdx.x) / 32; }
+  __device__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
   __device__ E& a(int64_t i, int64_t j) const { return call_.a.data[j * call_.a.ld + i]; }
   __device__ E& w(int64_t i, int64_t q) const { return call_.w.data[q * call_.w.ld + i]; }
 
+  // --- the end of a column ------------------------------------------------------------------------------------------
+
+  // Rows of this block: `per_block` of them, and the thread's among them with its part of their sums.
+  struct Rows {
+    int per_block, row, part, parts;
+  };
+  __device__ Rows rows_of(int c) const {
+    const int base = c > 0 ? (c - 1) / 16 * 16 : 0;  // rows above c are made zero in both x
+    int shift = 3;
+    while ((static_cast<int>(gridDim.x) << shift) < n_ - base) ++shift;
+    const int thread = static_cast<int>(threadIdx.x);
+    return {1 << shift, base + (static_cast<int>(blockIdx.x) << shift) + (thread & ((1 << shift) - 1)), thread >> shift,
+            kThreads >> shift};
+  }
+
   // This thread's part of (A x)(row): every step-th of the partial sums from `part` on.
-  __device__ E gather(const TileList<E>& list, int row, int part, int step) const {
+  __device__ E gather(const Tiles& list, int row, int part, int step) const {
     const int m = row / S - list.first_strip;
     const int from = list.block_of(list.first_tile(m)), to = list.block_of(list.end_tile(m) - 1);
     E sum = from_real<E>(0);
-#pragma unroll 2
+#pragma unroll 1
     for (int b = from + part; b <= to; b += step) sum = plus(sum, call_.rows[int64_t{b + m} * S + row % S]);
-#pragma unroll 8
+#pragma unroll 4
     for (int i = m + part; i < list.strips; i += step) {
       sum = plus(sum, call_.columns.data[(i + list.first_strip) * call_.columns.ld + row]);
     }
     return sum;
   }
 
-  // sum - v conj(w) - w conj(v)
+  // sum - v w' - w v'
   __device__ static E minus_products(E sum, E v, E w_other, E w, E v_other) {
     return plus_product(plus_product(sum, negative(v), w_other), negative(w), v_other);
-  }
-
-  // Rows of this block: `per_block` from `base` on, and the thread's among them with its part of their sums.
-  struct Rows {
-    int per_block, row, part, parts;
-  };
-  __device__ Rows rows_from(int begin) const {
-    const int base = begin / 16 * 16;
-    int per_block = 8;
-    while (per_block * static_cast<int>(gridDim.x) < n_ - base) per_block *= 2;
-    const int thread = static_cast<int>(threadIdx.x);
-    return {per_block, base + static_cast<int>(blockIdx.x) * per_block + thread % per_block, thread / per_block,
-            kThreads / per_block};
-  }
-
-  // Rows c of V and W but for their last columns, and the products with x.
-  __device__ void load_panel_row(int c, int k) {
-    const int q = static_cast<int>(threadIdx.x);
-    if (q < k) {
-      s_.v_dot[q] = call_.dots[2 * q];
-      s_.w_dot[q] = call_.dots[2 * q + 1];
-      s_.v_row[q] = a(c, call_.first + q);
-      s_.w_row[q] = w(c, q);
-    }
-    __syncthreads();
   }
 
   __device__ void end_column(int k) {
     const int c = call_.first + k;
     const bool has_column = k < call_.count || c == n_ - 1;
-    const Rows own = rows_from(c);
+    const Rows own = rows_of(c);
     const bool is_row = own.row >= c && own.row < n_;
-    E entry = is_row && has_column ? a(own.row, c) : from_real<E>(0);
+    E entry = is_row ? a(own.row, c) : from_real<E>(0);
     if (k > 0) entry = end_products(c, k, own, is_row, entry);
     double square = 0;
-    if (is_row && own.part == 0 && has_column) {
-      call_.x[k % 2][own.row] = entry;
+    if (own.row < n_ && own.part == 0 && has_column) {
+      call_.x[k % 2][own.row] = own.row > c ? entry : from_real<E>(0);
       if (own.row == c) call_.d[c] = real_part(entry);
       if (own.row >= c + 2) square = squared_modulus(entry);
     }
     // Only the first part's threads have something.
     square = warp_sum(square);
     if (own.per_block > 32) {
-      if (threadIdx.x % 32 == 0) s_.norm[threadIdx.x / 32] = square;
+      if (lane() == 0) s_.norm[warp()] = square;
       __syncthreads();
       square = sum_of_warps(s_.norm);
     }
@@ -240,192 +249,215 @@ class PanelReduction {
 
   // Column k - 1 of V and W. Returns the entry of column c, where the thread is its row's first.
   __device__ E end_products(int c, int k, const Rows& own, bool is_row, E entry) {
-    const int t = static_cast<int>(threadIdx.x), before = k - 1;
-    const E x = is_row ? call_.x[before % 2][own.row] : from_real<E>(0);
-    const TileList<E> list(n_, c, static_cast<int>(gridDim.x));
-    E of_c = gather(list, c, t, kThreads), update = from_real<E>(0);
-    E sum = is_row ? gather(list, own.row, own.part, own.parts) : from_real<E>(0);
-    double form = 0;
-    for (int b = t; b < static_cast<int>(gridDim.x); b += kThreads) form += call_.forms[b];
-    load_panel_row(c, before);
-    if (t < before) {
-      of_c = minus_products(of_c, s_.v_row[t], s_.w_dot[t], s_.w_row[t], s_.v_dot[t]);
-      form -= 2 * real_part(product(conjugate(s_.v_dot[t]), s_.w_dot[t]));
+    const int before = k - 1;
+    const E* const x = call_.x[before % 2];
+    const E x_row = is_row ? x[own.row] : from_real<E>(0), alpha = x[c];
+    const double diagonal = real_part(a(c, c));
+    const Tiles list(n_, c, static_cast<int>(gridDim.x));
+    RowSums sums;
+    sums.of_c = gather(list, c, static_cast<int>(threadIdx.x), kThreads);
+    if (is_row) sums.own = gather(list, own.row, own.part, own.parts);
+    const ColumnReflector<E> r = reflector_of(c - 1, alpha);
+    for (int b = static_cast<int>(threadIdx.x); b < static_cast<int>(gridDim.x); b += kThreads) {
+      sums.form += call_.forms[b];
     }
-    if (is_row) {
-#pragma unroll 8
-      for (int q = own.part; q < before; q += own.parts) {
-        const E v_i = a(own.row, call_.first + q), w_i = w(own.row, q);
-        sum = minus_products(sum, v_i, s_.w_dot[q], w_i, s_.v_dot[q]);
-        update = minus_products(update, v_i, conjugate(s_.w_row[q]), w_i, conjugate(s_.v_row[q]));
-      }
-    }
-    add_parts(own, of_c, form, sum, update);
-    // w = tau A v - (|tau|^2 v^H A v / 2) v
-    const double half = 0.5 * squared_modulus(reflector_.tau) * squared_modulus(reflector_.scale) * form;
-    const E factor = product(reflector_.tau, reflector_.scale);
-    const E w_c = plus_product(from_real<E>(-half), factor, of_c);
+    subtract_panel(before, r.beta, own, is_row, sums);
+    add_parts(own, sums);
+    // (A v)(c) / scale and v^H A v / |scale|^2: x_0 - beta stands for x_0.
+    const E of_c = plus(sums.correction_of_c, plus(sums.of_c, from_real<E>(-r.beta * diagonal)));
+    const double form = sums.form + r.beta * (r.beta * diagonal - 2 * real_part(sums.of_c));
+    const double half = 0.5 * squared_modulus(r.tau) * squared_modulus(r.scale) * form;
+    const E factor = product(r.tau, r.scale), w_c = plus_product(from_real<E>(-half), factor, of_c);
     if (!is_row || own.part != 0) return entry;
-    const E v_i = own.row == c ? from_real<E>(1) : product(reflector_.scale, x);
-    const E w_i = plus_product(times_real(v_i, -half), factor, sum);
+    const E product_of_row = plus(sums.own, times_real(own.row == c ? from_real<E>(diagonal) : entry, -r.beta));
+    const E v_i = own.row == c ? from_real<E>(1) : product(r.scale, x_row);
+    const E w_i = plus_product(times_real(v_i, -half), factor, product_of_row);
     a(own.row, c - 1) = v_i;
     w(own.row, before) = w_i;
-    return minus_products(plus(entry, update), v_i, conjugate(w_c), w_i, from_real<E>(1));
+    return minus_products(plus(entry, sums.update), v_i, conjugate(w_c), w_i, from_real<E>(1));
   }
 
-  // Over all threads: of row c and the form. Over the parts of a row: the sum and the update, in the first one's.
-  __device__ void add_parts(const Rows& own, E& of_c, double& form, E& sum, E& update) {
-    const int t = static_cast<int>(threadIdx.x);
-    for (int mask = 16; mask >= own.per_block; mask /= 2) {
-      sum = plus(sum, shuffle_xor(sum, mask));
-      update = plus(update, shuffle_xor(update, mask));
+  // Of the column before c, where alpha is x_0.
+  __device__ ColumnReflector<E> reflector_of(int column, E alpha) const {
+    double square = 0;
+    for (int b = lane(); b < static_cast<int>(gridDim.x); b += 32) square += call_.norms[b];
+    const ColumnReflector<E> r = column_reflector(alpha, warp_sum(square));
+    if (blockIdx.x == 0 && threadIdx.x == 0) {
+      call_.e[column] = r.beta;
+      call_.tau[column] = r.tau;
     }
-    of_c = warp_sum(of_c);
-    form = warp_sum(form);
-    s_.sums[t] = sum;
-    s_.updates[t] = update;
-    if (t % 32 == 0) {
-      s_.row[t / 32] = of_c;
-      s_.row_form[t / 32] = form;
-    }
-    __syncthreads();
-    of_c = sum_of_warps(s_.row);
-    form = sum_of_warps(s_.row_form);
-    if (own.part != 0) return;
-    const int step = own.per_block < 32 ? 32 : own.per_block;
-    for (int i = t + step; i < kThreads; i += step) {
-      sum = plus(sum, s_.sums[i]);
-      update = plus(update, s_.updates[i]);
-    }
-  }
-
-  // Of the column whose entries begin with alpha below the diagonal, and go on with the norm's square.
-  __device__ static ColumnReflector<E> reflector_of(E alpha, double square) {
-    // Where all are so small, a reflector would only bring errors as large.
-    constexpr double kNothing = 0x1p-960;
-    const double imaginary = squared_modulus(alpha) - real_part(alpha) * real_part(alpha);
-    const double all = squared_modulus(alpha) + square;
-    if (!(square + imaginary > 0) || all < kNothing) {
-      return {real_part(alpha), from_real<E>(0), from_real<E>(1), from_real<E>(1)};
-    }
-    ColumnReflector<E> r;
-    r.beta = real_part(alpha) > 0 ? -sqrt(all) : sqrt(all);
-    r.first = plus(alpha, from_real<E>(-r.beta));
-    r.tau = times_real(r.first, -1 / r.beta);
-    r.scale = times_real(conjugate(r.first), 1 / squared_modulus(r.first));
     return r;
   }
 
-  // x of a row; zero above c + 1 and below the matrix.
-  __device__ E entry(const E* x, int c, int row) const {
-    if (row <= c || row >= n_) return from_real<E>(0);
-    return row == c + 1 ? reflector_.first : x[row];
+  // What threads have parts of.
+  struct RowSums {
+    E of_c = from_real<E>(0), correction_of_c = from_real<E>(0);  // (A x)(c), and what V and W take off
+    E own = from_real<E>(0), update = from_real<E>(0);  // (A x)(row) and what is added to the entry of column c
+    double form = 0;
+  };
+
+  // V (W^H x) + W (V^H x) off the sums, where x_0 - beta stands for x_0.
+  __device__ void subtract_panel(int before, double beta, const Rows& own, bool is_row, RowSums& sums) {
+    const int t = static_cast<int>(threadIdx.x);
+    if (t < before) {
+      const E v_c = s_.v_row[t], w_c = s_.w_row[t];
+      const E v_dot = plus(call_.dots[2 * t], times_real(conjugate(v_c), -beta));
+      const E w_dot = plus(call_.dots[2 * t + 1], times_real(conjugate(w_c), -beta));
+      s_.v_dot[t] = v_dot;
+      s_.w_dot[t] = w_dot;
+      sums.correction_of_c = minus_products(sums.correction_of_c, v_c, w_dot, w_c, v_dot);
+      sums.form -= 2 * real_part(product(conjugate(v_dot), w_dot));
+    }
+    __syncthreads();
+    if (!is_row) return;
+#pragma unroll 4
+    for (int q = own.part; q < before; q += own.parts) {
+      const E v_i = a(own.row, call_.first + q), w_i = w(own.row, q);
+      sums.own = minus_products(sums.own, v_i, s_.w_dot[q], w_i, s_.v_dot[q]);
+      sums.update = minus_products(sums.update, v_i, conjugate(s_.w_row[q]), w_i, conjugate(s_.v_row[q]));
+    }
   }
 
-  __device__ void begin_products(int k) {
-    const int c = call_.first + k, t = static_cast<int>(threadIdx.x), grid = static_cast<int>(gridDim.x);
-    const int block = static_cast<int>(blockIdx.x), lane = t % 32;
-    const E* const x = call_.x[k % 2];
-    const TileList<E> list(n_, c + 1, grid);
-    const bool has_tiles = block < list.blocks;
-    const int tile = has_tiles ? list.begin_of(block) : 0, end = has_tiles ? list.begin_of(block + 1) : 0;
-    const int m = has_tiles ? list.strip_of(tile) : 0;
-    if (tile + t / 32 < min(end, list.end_tile(m))) load(list, m, tile + t / 32);
-    double square = 0;
-    for (int b = lane; b < grid; b += 32) square += call_.norms[b];
-    reflector_ = reflector_of(x[c + 1], warp_sum(square));
-    if (block == 0 && t == 0) {
-      call_.e[c] = reflector_.beta;
-      call_.tau[c] = reflector_.tau;
+  // Over all threads what is of row c, and the form. Over the parts of a row the others, in the first part's thread.
+  __device__ void add_parts(const Rows& own, RowSums& sums) {
+    const int t = static_cast<int>(threadIdx.x);
+    for (int mask = 16; mask >= own.per_block; mask /= 2) {
+      sums.own = plus(sums.own, shuffle_xor(sums.own, mask));
+      sums.update = plus(sums.update, shuffle_xor(sums.update, mask));
     }
-    const E dot = dots_of(k, c, x);
-    const double form = multiply(list, x, c, m, tile, end);
-    const E warps_dot = warp_sum(dot);
-    const double warps_form = warp_sum(form);
-    if (lane == 0) {
-      s_.dot[t / 32] = warps_dot;
-      s_.form[t / 32] = warps_form;
+    s_.sums[t] = sums.own;
+    s_.updates[t] = sums.update;
+    const E of_c = warp_sum(sums.of_c), correction = warp_sum(sums.correction_of_c);
+    const double form = warp_sum(sums.form);
+    if (lane() == 0) {
+      s_.row[warp()] = of_c;
+      s_.correction[warp()] = correction;
+      s_.row_form[warp()] = form;
+    }
+    __syncthreads();
+    sums.of_c = sum_of_warps(s_.row);
+    sums.correction_of_c = sum_of_warps(s_.correction);
+    sums.form = sum_of_warps(s_.row_form);
+    if (own.part != 0) return;
+    const int step = own.per_block < 32 ? 32 : own.per_block;
+    for (int i = t + step; i < kThreads; i += step) {
+      sums.own = plus(sums.own, s_.sums[i]);
+      sums.update = plus(sums.update, s_.updates[i]);
+    }
+  }
+
+  // --- products -----------------------------------------------------------------------------------------------------
+
+  // The block's tiles of a column's product: tile .. stop - 1, the first of them in strip m.
+  struct Work {
+    Tiles list;
+    int m, tile, stop;
+  };
+  __device__ Work work_of(int c) const {
+    const Tiles list(n_, c + 1, static_cast<int>(gridDim.x));
+    const int block = static_cast<int>(blockIdx.x);
+    if (block >= list.blocks) return {list, 0, 0, 0};
+    const int tile = list.begin_of(block);
+    return {list, list.strip_of(tile), tile, list.begin_of(block + 1)};
+  }
+
+  __device__ void multiply(int k, const Work& work) {
+    const int c = call_.first + k, t = static_cast<int>(threadIdx.x), grid = static_cast<int>(gridDim.x);
+    const E* const x = call_.x[k % 2];
+    // For the end of this column.
+    if (t < k) {
+      s_.v_row[t] = a(c + 1, call_.first + t);
+      s_.w_row[t] = w(c + 1, t);
+    }
+    const E dot = warp_sum(dots_of(k, c, x));
+    const double form = warp_sum(multiply_tiles(work, x));
+    if (lane() == 0) {
+      s_.dot[warp()] = dot;
+      s_.form[warp()] = form;
     }
     __syncthreads();
     if (t == 0) {
-      call_.forms[block] = sum_of_warps(s_.form);
-      const int i = grid - 1 - block;
+      call_.forms[blockIdx.x] = sum_of_warps(s_.form);
+      const int i = grid - 1 - static_cast<int>(blockIdx.x);
       if (i < 2 * k) call_.dots[i] = sum_of_warps(s_.dot);
     }
   }
 
-  // The products of x with columns of V and W. From the last block on, since the first tiles are of short strips. This
-  // thread's part of the block's first one is returned.
+  // The products of x with columns of V and W, from the last block on. This thread's part of the block's first one is
+  // returned.
   __device__ E dots_of(int k, int c, const E* x) {
-    const int t = static_cast<int>(threadIdx.x), grid = static_cast<int>(gridDim.x);
-    const int own = grid - 1 - static_cast<int>(blockIdx.x);
+    const int grid = static_cast<int>(gridDim.x), own = grid - 1 - static_cast<int>(blockIdx.x);
     E first = from_real<E>(0);
+#pragma unroll 1
     for (int i = own; i < 2 * k; i += grid) {
       const E* const column = i % 2 == 0 ? &a(0, call_.first + i / 2) : &w(0, i / 2);
       E dot = from_real<E>(0);
-#pragma unroll 8
-      for (int row = c + 1 + t; row < n_; row += kThreads) {
-        dot = plus_product(dot, conjugate(column[row]), entry(x, c, row));
+#pragma unroll 4
+      for (int row = c + 1 + static_cast<int>(threadIdx.x); row < n_; row += kThreads) {
+        dot = plus_product(dot, conjugate(column[row]), x[row]);
       }
       if (i == own) {
         first = dot;
         continue;
       }
       dot = warp_sum(dot);
-      if (t % 32 == 0) s_.extra[t / 32] = dot;
+      if (lane() == 0) s_.extra[warp()] = dot;
       __syncthreads();
-      if (t == 0) call_.dots[i] = sum_of_warps(s_.extra);
+      if (threadIdx.x == 0) call_.dots[i] = sum_of_warps(s_.extra);
       __syncthreads();
     }
     return first;
   }
 
-  // A x of the block's tiles, tile .. end - 1, the first of them in strip m. Returns this thread's part of x^H A x.
-  __device__ double multiply(const TileList<E>& list, const E* x, int c, int m, int tile, int end) {
+  // Returns this thread's part of x^H A x.
+  __device__ double multiply_tiles(const Work& work, const E* x) {
     double form = 0;
-    for (; tile < end; ++m) {
-      const int stop = min(end, list.end_tile(m));
-      const int ends_next = stop < end ? min(end, list.end_tile(m + 1)) : stop;
+    int tile = work.tile;
+#pragma unroll 1
+    for (int m = work.m; tile < work.stop; ++m) {
+      const int stop = min(work.stop, work.list.end_tile(m));
       E sums[kVector];
-      multiply_strip(list, x, c, m, tile, stop, ends_next, sums);
-      form += add_strip(x, c, (m + list.first_strip) * S, call_.rows + int64_t{static_cast<int>(blockIdx.x) + m} * S,
-                        sums);
+      multiply_strip(work, x, m, tile, stop, sums);
+      const int row = (m + work.list.first_strip) * S;
+      form += add_strip(x + row, call_.rows + int64_t{static_cast<int>(blockIdx.x) + m} * S, sums);
       tile = stop;
     }
     return form;
   }
 
   // Rows of a lane in a strip: kVector of them, as 16-byte pieces.
-  __device__ static int lane_row(int v) {
-    constexpr int kPiece = 16 / static_cast<int>(sizeof(E));
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-    return v / kPiece * (32 * kPiece) + lane * kPiece + v % kPiece;
-  }
+  static constexpr int kPiece = 16 / static_cast<int>(sizeof(E));
+  __device__ static int lane_row(int v) { return v / kPiece * (32 * kPiece) + lane() * kPiece + v % kPiece; }
 
-  // The tiles begin .. stop - 1 of strip m, dealt to the warps. Those of the next strip end at ends_next. While half of
-  // a tile is multiplied, the other half and the next tile's are on their way.
-  __device__ void multiply_strip(const TileList<E>& list, const E* x, int c, int m, int begin, int stop, int ends_next,
-                                 E (&sums)[kVector]) {
-    const int strip = m + list.first_strip, row = strip * S, warp = static_cast<int>(threadIdx.x) / 32;
+  // The tiles begin .. stop - 1 of strip m, dealt to the warps. While half of a tile is multiplied, the other half and
+  // the next tile's are on their way.
+  __device__ void multiply_strip(const Work& work, const E* x, int m, int begin, int stop, E (&sums)[kVector]) {
+    const Tiles& list = work.list;
+    const int strip = m + list.first_strip, row = strip * S;
+    const int ends_next = stop < work.stop ? min(work.stop, list.end_tile(m + 1)) : stop;
     E own[kVector];
 #pragma unroll
     for (int v = 0; v < kVector; ++v) {
-      own[v] = entry(x, c, row + lane_row(v));
+      own[v] = x[row + lane_row(v)];
       sums[v] = from_real<E>(0);
     }
-    for (int tile = begin + warp; tile < stop; tile += kWarps) {
+#pragma unroll 1
+    for (int tile = begin + warp(); tile < stop; tile += kWarps) {
       if (loaded_ != tile) load(list, m, tile);
-      int next = tile + kWarps, next_m = m;
-      if (next >= stop) {
-        next = stop + warp;
-        next_m = m + 1;
-      }
-      const bool has_next = next < (next_m == m ? stop : ends_next);
+      const bool stays = tile + kWarps < stop;
+      const int next = stays ? tile + kWarps : stop + warp(), next_m = stays ? m : m + 1;
+      const bool has_next = stays || next < ends_next;
       const int column = column_of(list, m, tile);
-      E of_columns[kTileColumns];
+      E x_of_columns[kTileColumns], of_columns[kTileColumns];
+#pragma unroll
+      for (int j = 0; j < kTileColumns; ++j) x_of_columns[j] = x[column + j];
+      if (row + S > n_ || column + kTileColumns > row) keep_lower(row, column);
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        multiply_half(x, c, column, half, own, sums, of_columns);
+#pragma unroll
+        for (int j = half * kHalf; j < (half + 1) * kHalf; ++j) {
+          of_columns[j] = multiply_column(entries_[j], x_of_columns[j], own, sums);
+        }
         if (has_next) load_half(list, next_m, next, half);
       }
       loaded_ = has_next ? next : -1;
@@ -433,103 +465,95 @@ class PanelReduction {
     }
   }
 
-  __device__ __forceinline__ void multiply_half(const E* x, int c, int column, int half, const E (&own)[kVector],
-                                                E (&sums)[kVector], E (&of_columns)[kTileColumns]) {
+  __device__ __forceinline__ static E multiply_column(const E (&entries)[kVector], E x, const E (&own)[kVector],
+                                                      E (&sums)[kVector]) {
+    E sum = from_real<E>(0);
 #pragma unroll
-    for (int j = 0; j < kHalf; ++j) {
-      const E x_j = entry(x, c, column + half * kHalf + j);
-      E sum = from_real<E>(0);
-#pragma unroll
-      for (int v = 0; v < kVector; ++v) {
-        sums[v] = plus_product(sums[v], entries_[half][j][v], x_j);
-        sum = plus_product(sum, conjugate(entries_[half][j][v]), own[v]);
-      }
-      of_columns[half * kHalf + j] = sum;
+    for (int v = 0; v < kVector; ++v) {
+      sums[v] = plus_product(sums[v], entries[v], x);
+      sum = plus_product(sum, conjugate(entries[v]), own[v]);
     }
+    return sum;
   }
 
   __device__ void store_columns(int strip, int column, E sum) {
-    const int lane = static_cast<int>(threadIdx.x) % 32, j = lane / 4;
-    if (lane % 4 == 0 && column + j < n_) call_.columns.data[strip * call_.columns.ld + column + j] = sum;
+    const int j = lane() / 4;
+    if (lane() % 4 == 0 && column + j < n_) call_.columns.data[strip * call_.columns.ld + column + j] = sum;
   }
 
-  __device__ __forceinline__ int column_of(const TileList<E>& list, int m, int tile) const {
+  __device__ __forceinline__ int column_of(const Tiles& list, int m, int tile) const {
     return list.first_column + (tile - list.first_tile(m)) * kTileColumns;
   }
-  __device__ __forceinline__ void load(const TileList<E>& list, int m, int tile) {
+  __device__ __forceinline__ void load(const Tiles& list, int m, int tile) {
     load_half(list, m, tile, 0);
     load_half(list, m, tile, 1);
     loaded_ = tile;
   }
-  __device__ __forceinline__ void load_half(const TileList<E>& list, int m, int tile, int half) {
-    const int row = (m + list.first_strip) * S, column = column_of(list, m, tile);
-    if (row + S <= n_ && column + kTileColumns <= row) {
-      load_inside(row, column + half * kHalf, entries_[half]);
-    } else {
-      load_edge(row, column + half * kHalf, entries_[half]);
-    }
-  }
-
-  __device__ __forceinline__ void load_inside(int row, int column, E (&entries)[kHalf][kVector]) const {
-    constexpr int kPiece = 16 / static_cast<int>(sizeof(E));
+  // Rows and columns beyond the matrix are left to keep_lower().
+  __device__ __forceinline__ void load_half(const Tiles& list, int m, int tile, int half) {
+    const int row = (m + list.first_strip) * S, column = column_of(list, m, tile) + half * kHalf;
 #pragma unroll
     for (int j = 0; j < kHalf; ++j) {
 #pragma unroll
       for (int v = 0; v < kVector; v += kPiece) {
-        const double2 piece = *reinterpret_cast<const double2*>(&a(row + lane_row(v), column + j));
-        if constexpr (kIsComplex<E>) {
-          entries[j][v] = {piece.x, piece.y};
-        } else {
-          entries[j][v] = piece.x;
-          entries[j][v + 1] = piece.y;
-        }
+        const int i = row + lane_row(v);
+        if (i < call_.a.ld) take_piece(entries_[half * kHalf + j] + v, &a(i, min(column + j, n_ - 1)));
       }
     }
   }
+  __device__ __forceinline__ static void take_piece(E* to, const E* from) {
+    const double2 piece = *reinterpret_cast<const double2*>(from);
+    if constexpr (kIsComplex<E>) {
+      to[0] = {piece.x, piece.y};
+    } else {
+      to[0] = piece.x;
+      to[1] = piece.y;
+    }
+  }
 
-  // On the diagonal or the matrix's edge. Half of a diagonal entry counts among the rows' sums, half among the columns'.
-  __device__ __forceinline__ void load_edge(int row, int column, E (&entries)[kHalf][kVector]) const {
+  // On the diagonal or the matrix's edge: zeros above it and beyond. Half of a diagonal entry counts among the rows'
+  // sums, half among the columns'.
+  __device__ __forceinline__ void keep_lower(int row, int column) {
 #pragma unroll
-    for (int j = 0; j < kHalf; ++j) {
+    for (int j = 0; j < kTileColumns; ++j) {
 #pragma unroll
       for (int v = 0; v < kVector; ++v) {
         const int i = row + lane_row(v), at = column + j;
-        entries[j][v] = from_real<E>(0);
-        if (i < n_ && at < i) entries[j][v] = a(i, at);
-        if (i < n_ && at == i) entries[j][v] = from_real<E>(0.5 * real_part(a(i, i)));
+        E& entry = entries_[j][v];
+        if (at == i) entry = from_real<E>(0.5 * real_part(entry));
+        if (at > i || i >= n_) entry = from_real<E>(0);
       }
     }
   }
 
   // Lane 4 j has the sum over all lanes of sums[j].
   __device__ static E sum_of_columns(E (&sums)[kTileColumns]) {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll
     for (int half = kTileColumns / 2, mask = 16; half > 0; half /= 2, mask /= 2) {
-      const bool upper = (lane & mask) != 0;
+      const bool upper = (lane() & mask) != 0;
 #pragma unroll
       for (int j = 0; j < half; ++j) {
         const E kept = upper ? sums[j + half] : sums[j], given = upper ? sums[j] : sums[j + half];
         sums[j] = plus(kept, shuffle_xor(given, mask));
       }
     }
-    E sum = sums[0];
-    sum = plus(sum, shuffle_xor(sum, 2));
+    const E sum = plus(sums[0], shuffle_xor(sums[0], 2));
     return plus(sum, shuffle_xor(sum, 1));
   }
 
   // Adds the warps' sums of a strip into `to`; returns this thread's part of 2 Re(x^H sums).
-  __device__ double add_strip(const E* x, int c, int row, E* to, const E (&sums)[kVector]) {
+  __device__ double add_strip(const E* x, E* to, const E (&sums)[kVector]) {
     const int t = static_cast<int>(threadIdx.x);
 #pragma unroll
-    for (int v = 0; v < kVector; ++v) s_.strip_sums[t / 32][lane_row(v)] = sums[v];
+    for (int v = 0; v < kVector; ++v) s_.strip_sums[warp()][lane_row(v)] = sums[v];
     __syncthreads();
     double form = 0;
     if (t < S) {
       E sum = s_.strip_sums[0][t];
-      for (int i = 1; i < kThreads / 32; ++i) sum = plus(sum, s_.strip_sums[i][t]);
+#pragma unroll
+      for (int i = 1; i < kWarps; ++i) sum = plus(sum, s_.strip_sums[i][t]);
       to[t] = sum;
-      form = 2 * real_part(product(conjugate(entry(x, c, row + t)), sum));
+      form = 2 * real_part(product(conjugate(x[t]), sum));
     }
     __syncthreads();
     return form;
@@ -538,9 +562,8 @@ class PanelReduction {
   const ReductionCall<E>& call_;
   ReductionShared<E>& s_;
   const int n_;
-  ColumnReflector<E> reflector_{};
-  E entries_[2][kHalf][kVector];  // the warp's tile, in halves
-  int loaded_ = -1;               // its number
+  E entries_[kTileColumns][kVector];  // the warp's tile
+  int loaded_ = -1;                   // its number
 };
 
 template <class E>
