@@ -7,26 +7,22 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <functional>
 #include <limits>
 #include <string>
 #include <vector>
 
 #include "engine/algorithms/large/implicit_ql.h"
 #include "tests/support/numerics/random.h"
+#include "tests/support/numerics/tridiagonal_samples.h"
 
 namespace svdserve::large {
 namespace {
 
 using numerics::Random;
+using numerics::Tridiagonal;
 
 constexpr double kUnit = 0x1p-53;
 constexpr int32_t kLeaf = 32;
-
-struct Tridiagonal {
-  std::vector<double> d, e;  // e: as long as d, its last is not used
-  int32_t n() const { return static_cast<int32_t>(d.size()); }
-};
 
 struct Eigenpairs {
   bool converged = true;
@@ -271,75 +267,8 @@ void expect_eigenpairs(const std::string& name, const Tridiagonal& t) {
   }
 }
 
-struct Kind {
-  const char* name;
-  std::function<Tridiagonal(int32_t)> make;
-};
-
-Tridiagonal from_entries(int32_t n, const std::function<double(int32_t)>& d, const std::function<double(int32_t)>& e) {
-  Tridiagonal t;
-  for (int32_t i = 0; i < n; ++i) {
-    t.d.push_back(d(i));
-    t.e.push_back(e(i));
-  }
-  return t;
-}
-
-Tridiagonal random_matrix(int32_t n, double scale) {
-  Random random(static_cast<uint64_t>(n));
-  return from_entries(
-      n, [&](int32_t) { return scale * random.normal(); }, [&](int32_t) { return scale * random.normal(); });
-}
-
-// |m - i| on the diagonal of blocks of order `block`, connected by `glue`.
-Tridiagonal glued_wilkinson(int32_t n, int32_t block, double glue) {
-  return from_entries(
-      n, [=](int32_t i) { return std::fabs((block - 1) / 2.0 - i % block); },
-      [=](int32_t i) { return (i + 1) % block == 0 ? glue : 1.0; });
-}
-
-std::vector<Kind> kinds() {
-  const auto constant = [](double x) { return [x](int32_t) { return x; }; };
-  return {
-      {"random", [](int32_t n) { return random_matrix(n, 1); }},
-      {"tiny", [](int32_t n) { return random_matrix(n, 1e-300); }},
-      {"denormal", [](int32_t n) { return random_matrix(n, 1e-315); }},
-      {"huge", [](int32_t n) { return random_matrix(n, 1e300); }},
-      {"Toeplitz", [=](int32_t n) { return from_entries(n, constant(2), constant(1)); }},
-      {"negative Toeplitz", [=](int32_t n) { return from_entries(n, constant(2), constant(-1)); }},
-      {"Wilkinson", [](int32_t n) { return glued_wilkinson(n, n, 1); }},
-      {"glued Wilkinson", [](int32_t n) { return glued_wilkinson(n, 21, 1e-8); }},
-      {"barely glued Wilkinson", [](int32_t n) { return glued_wilkinson(n, 21, 1e-14); }},
-      {"equal diagonal", [=](int32_t n) { return from_entries(n, constant(3), constant(0)); }},
-      {"zero", [=](int32_t n) { return from_entries(n, constant(0), constant(0)); }},
-      {"zero diagonal", [=](int32_t n) { return from_entries(n, constant(0), constant(1)); }},
-      {"graded down",
-       [](int32_t n) {
-         const auto f = [](int32_t i) { return std::ldexp(1.0, -i); };
-         return from_entries(n, f, f);
-       }},
-      {"graded up",
-       [](int32_t n) {
-         const auto f = [n](int32_t i) { return std::ldexp(1.0, i - n); };
-         return from_entries(n, f, f);
-       }},
-      {"cluster",
-       [](int32_t n) {
-         Random random(7);
-         return from_entries(
-             n, [&](int32_t i) { return i % 3 + 1e-13 * random.normal(); }, [&](int32_t) { return 1e-12; });
-       }},
-      {"cluster at zero",
-       [](int32_t n) {
-         return from_entries(
-             n, [](int32_t i) { return i % 10 == 0 ? 1.0 : 1e-18; }, [](int32_t i) { return i % 10 == 4 ? 0.5 : 1e-9; });
-       }},
-      {"diagonal", [](int32_t n) { return from_entries(n, [](int32_t i) { return i * 7 % 11; }, [](int32_t) { return 0; }); }},
-  };
-}
-
 TEST(TridiagonalMerge, EigenpairsOfEveryKindAndOrder) {
-  for (const Kind& kind : kinds()) {
+  for (const numerics::TridiagonalKind& kind : numerics::tridiagonal_kinds()) {
     for (int32_t n : {1, 2, 3, 5, 31, 32, 33, 34, 35, 64, 65, 66, 67, 97, 127, 128, 129, 130, 300}) {
       expect_eigenpairs(kind.name, kind.make(n));
     }
@@ -347,17 +276,17 @@ TEST(TridiagonalMerge, EigenpairsOfEveryKindAndOrder) {
 }
 
 TEST(TridiagonalMerge, EveryOrderOfTwoLeaves) {
-  for (int32_t n = 64; n <= 130; ++n) expect_eigenpairs("random", random_matrix(n, 1));
+  for (int32_t n = 64; n <= 130; ++n) expect_eigenpairs("random", numerics::random_tridiagonal(n, 1));
 }
 
 TEST(TridiagonalMerge, EndsWhateverTheNumbersAre) {
   const double nan = std::numeric_limits<double>::quiet_NaN(), infinity = std::numeric_limits<double>::infinity();
   for (const double bad : {nan, infinity, -infinity}) {
     for (const int32_t place : {0, 17, 40, 99}) {
-      Tridiagonal t = random_matrix(100, 1);
+      Tridiagonal t = numerics::random_tridiagonal(100, 1);
       t.d[at(place)] = bad;
       EXPECT_FALSE(Solver(t).run().converged);
-      t = random_matrix(100, 1);
+      t = numerics::random_tridiagonal(100, 1);
       t.e[at(std::min(place, 98))] = bad;
       EXPECT_FALSE(Solver(t).run().converged);
       // The parts themselves.

@@ -2,8 +2,8 @@
 // of divide and conquer (tridiagonal_merge.h).
 //
 //   T = V diag(d) V^T, n x n, |T| <= 1: d its diagonal, which the eigenvalues overwrite in no order, e its subdiagonal
-// Method: for l = 0, 1, ...: rotations in the planes (i, i + 1), i = m - 1 .. l, chase the bulge of a step with
-// Wilkinson's shift up from row m, the first from l on that nothing connects with the next. It ends when m is l.
+// Method, for l = 0, 1, ...: m is the first row from l on that nothing connects with the next. A step has Wilkinson's
+// shift. Its rotations in the planes (i, i + 1), i = m - 1 .. l, chase the bulge up from row m. It ends when m is l.
 // Ends without convergence after kMostQlSteps steps for one eigenvalue, which is known of no finite matrix.
 // Accuracy: |T - V diag(d) V^T| and |V^T V - I| are a few n u. That is absolute: what is below u need not have a digit.
 // Source: Dubrulle, Martin and Wilkinson, Numer. Math. 12 (1968) 377-383; Parlett, The Symmetric Eigenvalue Problem

@@ -1,5 +1,5 @@
-// A merge of divide and conquer for a real symmetric tridiagonal matrix: the parts that are not matrix products, which
-// threads of a CPU and lanes of a GPU share.
+// A merge of divide and conquer for a real symmetric tridiagonal matrix: the parts that are not matrix products. Threads
+// of a CPU and lanes of a GPU share them.
 //
 //   T = [T_1 0; 0 T_2] + |e| u u^T, n x n:  u = (0 .. 0 1 +-1 0 .. 0)^T, e what connects the halves, +-1 its sign. T_1 and
 //   T_2 are the halves of T less |e| at the two places of the diagonal where they meet.
@@ -21,9 +21,10 @@
 // Accuracy: |T - V Lambda V^T| and |I - V^T V| are a few n u |T| for |T| about 1. tol = 8 u max(|d|, |z|) is absolute, so
 // scale T first. Roots are found to |f| <= 8 u (1/rho + sum |.|) + u |tau| f', or what rounding allows.
 // It ends for whatever numbers, NaN too.
-// Sources: Cuppen, Numer. Math. 36 (1981) 177-195 (the tear, deflation); Gu and Eisenstat, SIAM J. Matrix Anal. Appl. 16
-// (1995) 172-191 (step 3); Li, LAPACK Working Note 89 (1993) (step 2: the fixed weight method, the middle way); Rutter,
-// LAPACK Working Note 69 (1994) (the order of a merge, packing).
+// Sources: Cuppen, Numer. Math. 36 (1981) 177-195 (the tear, deflation).
+// Gu and Eisenstat, SIAM J. Matrix Anal. Appl. 16 (1995) 172-191 (step 3).
+// Li, LAPACK Working Note 89 (1993) (step 2: the fixed weight method and the middle way).
+// Rutter, LAPACK Working Note 69 (1994) (the order of a merge, packing).
 // Cost: O(n) for deflation, about 6 k^2 quotients for the roots, k^2 and 2 k^2 for steps 3 and 4.
 #ifndef SVDSERVE_ENGINE_ALGORITHMS_LARGE_TRIDIAGONAL_MERGE_H_
 #define SVDSERVE_ENGINE_ALGORITHMS_LARGE_TRIDIAGONAL_MERGE_H_
@@ -54,10 +55,10 @@ struct PairRotation {
   double c, s;
 };
 
-// What is left of a merge. Its halves' columns are first .. first + size - 1 of V, and so are its own.
+// A merge after deflation. Its halves' columns are first .. first + size - 1 of V, and so are its own.
 struct TridiagonalMerge {
-  int32_t first, upper, size;  // `upper` rows and columns are the upper half's
-  int32_t roots;               // k
+  int32_t first, upper, size;             // `upper` rows and columns are the upper half's
+  int32_t roots;                          // k
   int32_t upper_only, dense, lower_only;  // packed columns by their rows, in this order; upper_only is even
   int32_t rotations, chains;
   double rho;
@@ -220,7 +221,7 @@ class Deflation {
 
 // --- the secular equation: lanes that share a sum -----------------------------------------------------------------
 
-// Who computes a root, a weight or a column: lane() of kLanes, which get the same sums and products.
+// Lanes that compute a root, a weight or a column together: kLanes of them, which get the same sums and products.
 struct OneLane {
   static constexpr int kLanes = 1;
   SVD_HD int lane() const { return 0; }
@@ -279,8 +280,8 @@ SVD_HD SecularValue secular_value(const Lanes& lanes, const SecularProblem& p, i
   return v;
 }
 
-// The zero of c x^2 - a x + b that is the change of tau: the least of both in size where the root is between two poles
-// (a <= 0 there without cancellation), else that beyond both.
+// The zero of c x^2 - a x + b that is the change of tau, without cancellation. Where the root is between two poles, so is
+// this zero; else it is beyond both.
 SVD_HD double model_zero(double a, double b, double c, bool between) {
   const double root = std::sqrt(std::fabs(std::fma(a, a, -4 * b * c)));
   if (between) return a <= 0 ? (a - root) / (2 * c) : 2 * b / (a + root);
@@ -455,8 +456,8 @@ inline std::vector<int32_t> tridiagonal_leaves(int32_t n, int32_t leaf) {
   return starts;
 }
 
-// Scales T to a norm in [1/2, 3) by a power of two, and takes what connects the leaves off the diagonal (the tear above).
-// Returns the exponent: T is 2^exponent of what is left. False in `finite`: nothing is done.
+// Scales T by a power of two to a largest entry in [1/2, 1), and takes what connects the leaves off the diagonal (the tear
+// above). T was 2^exponent times that. Where it is not finite, nothing is done.
 struct TornTridiagonal {
   bool finite = true;
   int exponent = 0;

@@ -1,4 +1,4 @@
-#include "engine/backends/cuda/large/tridiagonal_eigen.h"
+#include "engine/backends/cuda/tridiagonal/tridiagonal_eigen.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,6 @@
 
 #include "engine/algorithms/large/implicit_ql.h"
 #include "engine/algorithms/large/tridiagonal_merge.h"
-#include "engine/backends/cuda/large/large_kernels.h"
 #include "engine/backends/cuda/large/library_work.h"
 
 namespace svdserve::cuda {
@@ -52,7 +51,7 @@ class Pieces {
   uint64_t bytes_ = 0;
 };
 
-// What the host and the device exchange: values and weights down; at first both and the leaves up.
+// Exchanged between the host and the device: values and weights down; at first both and the leaves up.
 struct Exchanged {
   Exchanged(Pieces& pieces, int64_t n)
       : values(pieces.take<double>(n)), z(pieces.take<double>(n)), bytes_down(pieces.bytes()) {
@@ -66,7 +65,7 @@ struct Exchanged {
   uint64_t bytes_up;
 };
 
-// What the host's deflation gives to the kernels of a level; each merge has its own rows' places.
+// From the host's deflation to the kernels of a level; each merge has its own rows' places.
 struct Deflated {
   Deflated(Pieces& pieces, int64_t n)
       : poles(pieces.take<double>(n)),
@@ -293,9 +292,8 @@ __global__ void __launch_bounds__(kThreads) columns_kernel(Workspace w) {
   const TridiagonalMerge m = w.deflated.merges[blockIdx.y];
   const int32_t j = index_of_warp();
   if (j >= m.roots) return;
-  large::secular_column(WarpLanes(), problem_of(w, m), w.weight + m.first,
-                        {w.tau[m.first + j], w.origin[m.first + j]}, w.deflated.pole + m.first,
-                        s_of(w, m) + j * s_ld(m));
+  large::secular_column(WarpLanes(), problem_of(w, m), w.weight + m.first, {w.tau[m.first + j], w.origin[m.first + j]},
+                        w.deflated.pole + m.first, s_of(w, m) + j * s_ld(m));
 }
 
 // --- products of small merges -------------------------------------------------------------------------------------
@@ -311,8 +309,8 @@ __host__ __device__ Product product_of(const Workspace& w, const TridiagonalMerg
   const Packed p = packed_of(w, m);
   double* const c = w.v + m.first + m.first * w.ld;
   if (!is_lower) return {p.upper, s_of(w, m), c, p.upper_ld, s_ld(m), w.ld, m.upper, m.upper_columns(), m.roots};
-  return {p.lower,    s_of(w, m) + m.upper_only, c + m.upper,         p.lower_ld, s_ld(m), w.ld,
-          m.size - m.upper, m.lower_columns(),           m.roots};
+  return {p.lower, s_of(w, m) + m.upper_only, c + m.upper,       p.lower_ld, s_ld(m),
+          w.ld,    m.size - m.upper,          m.lower_columns(), m.roots};
 }
 
 constexpr int kTile = 64, kDepth = 16, kPlaces = kTile / 16;
@@ -377,13 +375,13 @@ __global__ void __launch_bounds__(kThreads) product_kernel(Workspace w) {
 // --- the end ------------------------------------------------------------------------------------------------------
 
 // Eigenvalues in order and of T's scale, and where their columns go.
-__global__ void __launch_bounds__(kThreads) order_kernel(Workspace w, int32_t roots, int32_t n, int exponent,
-                                                         double* values) {
+__global__ void __launch_bounds__(kThreads)
+    order_kernel(Workspace w, int32_t roots, int32_t n, int exponent, double* values) {
   const int32_t i = static_cast<int32_t>(blockIdx.x * kThreads + threadIdx.x);
   if (i >= n) return;
   const int32_t place = large::place_in_order(w.exchanged.values, roots, n, i);
   w.origin[i] = place;
-  values[place] = shifted(w.exchanged.values[i], exponent);
+  values[place] = scalbn(w.exchanged.values[i], exponent);
 }
 
 // V's columns in order, as packed ones of length pitch.
@@ -437,34 +435,28 @@ class TridiagonalEigen {
   bool run() {
     if (!leaves()) return false;
     while (nodes_.size() > 1) {
-      watch_.check();
       if (!level()) return false;
     }
-    if (starts_.size() == 2) {  // no level has looked at the leaf
-      download_exchanged();
-      if (!is_finite()) return false;
-    }
+    if (starts_.size() == 2 && !download(n_)) return false;  // no level has looked at the leaf
     order();
-    require(cudaEventRecord(lane_.transferred[1], lane_.stream), "recording an event");
+    // Nobody writes to the pinned buffers before they have been read.
+    if (starts_.size() > 2) require(cudaEventSynchronize(lane_.transferred[1]), "waiting for a transfer");
     return true;
   }
 
  private:
-  // Everything that was enqueued is done after it.
-  void download_exchanged() {
+  // Values and weights of nodes of at most `rows` rows. False: a leaf did not converge. It waits for all that was
+  // enqueued.
+  bool download(int32_t rows) {
     require(cudaMemcpyAsync(down_.values, w_.exchanged.values, w_.exchanged.bytes_down, cudaMemcpyDeviceToHost,
                             lane_.stream),
             "downloading");
-    wait(n_);
-  }
-  void wait(int32_t rows) {
     if (rows <= kSpinRows) {
       require(cudaStreamSynchronize(lane_.stream), "computing eigenvectors");
     } else {
       wait_for(lane_);
     }
-  }
-  bool is_finite() const {
+    watch_.check();
     return std::all_of(down_.values, down_.values + n_, [](double x) { return std::isfinite(x); });
   }
 
@@ -483,9 +475,9 @@ class TridiagonalEigen {
     exponent_ = torn.exponent;
     e_.assign(down_.z, down_.z + n_);
     std::copy(starts_.begin(), starts_.end(), down_.starts);
-    require(cudaMemcpyAsync(w_.exchanged.values, down_.values, w_.exchanged.bytes_up, cudaMemcpyHostToDevice,
-                            lane_.stream),
-            "uploading");
+    require(
+        cudaMemcpyAsync(w_.exchanged.values, down_.values, w_.exchanged.bytes_up, cudaMemcpyHostToDevice, lane_.stream),
+        "uploading");
     require(cudaMemset2DAsync(w_.v, static_cast<size_t>(w_.ld) * sizeof(double), 0, bytes, call_.n, lane_.stream),
             "clearing memory");
     const size_t count = starts_.size() - 1;
@@ -506,14 +498,11 @@ class TridiagonalEigen {
     const int32_t most = nodes_.back().size;  // the largest
     joints_kernel<<<dim3(blocks_of(most, kThreads), nodes), kThreads, 0, lane_.stream>>>(w_, leaves);
     launched();
-    require(cudaMemcpyAsync(down_.values, w_.exchanged.values, w_.exchanged.bytes_down, cudaMemcpyDeviceToHost,
-                            lane_.stream),
-            "downloading");
-    wait(most);
-    if (!is_finite()) return false;
+    if (!download(most)) return false;
     const LevelSizes sizes = deflate();
     require(cudaMemcpyAsync(w_.deflated.poles, up_.poles, up_.bytes, cudaMemcpyHostToDevice, lane_.stream),
             "uploading");
+    require(cudaEventRecord(lane_.transferred[1], lane_.stream), "uploading");
     enqueue(sizes);
     return true;
   }

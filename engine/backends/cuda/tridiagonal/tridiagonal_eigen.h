@@ -8,8 +8,8 @@
 // Accuracy: |T V - V diag(lambda)| and |I - V^T V| are a few n u |T|; T may have any finite scale.
 // Cost: at most 4/3 n^3 multiplications and additions; deflation saves most of them for many matrices.
 // Determinism: the same matrix gives the same bits on the same device.
-#ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_TRIDIAGONAL_EIGEN_H_
-#define SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_TRIDIAGONAL_EIGEN_H_
+#ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_TRIDIAGONAL_TRIDIAGONAL_EIGEN_H_
+#define SVDSERVE_ENGINE_BACKENDS_CUDA_TRIDIAGONAL_TRIDIAGONAL_EIGEN_H_
 
 #include <cstdint>
 
@@ -39,4 +39,4 @@ uint64_t tridiagonal_work_bytes(int64_t n);
 bool tridiagonal_eigen(LargeLane& lane, const large::LargeWatch& watch, const TridiagonalCall& call);
 
 }  // namespace svdserve::cuda
-#endif  // SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_TRIDIAGONAL_EIGEN_H_
+#endif  // SVDSERVE_ENGINE_BACKENDS_CUDA_TRIDIAGONAL_TRIDIAGONAL_EIGEN_H_
