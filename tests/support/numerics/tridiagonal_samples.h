@@ -79,6 +79,8 @@ inline std::vector<TridiagonalKind> tridiagonal_kinds() {
          const auto f = [n](int32_t i) { return std::ldexp(1.0, i - n); };
          return tridiagonal_of(n, f, f);
        }},
+      // Its eigenvalues are so close that rotations form long chains.
+      {"chains", [=](int32_t n) { return tridiagonal_of(n, constant(1), constant(3e-14)); }},
       {"cluster",
        [](int32_t n) {
          Random random(7);

@@ -188,23 +188,35 @@ __global__ void __launch_bounds__(kThreads) joints_kernel(Workspace w, int leave
   if (column < end) w.exchanged.z[column] = w.v[row + column * w.ld];
 }
 
+// Turns of a chain, whose columns are ..., b_r = a_(r + 1), b_(r + 1), ...: `a` is what goes on. The elements are read
+// before any is written to, so that kAhead of them come at a time.
+constexpr int kAhead = 8;
+__device__ __forceinline__ void rotate_row(double* v, int64_t ld, const PairRotation* turns, int32_t count) {
+  double a = v[turns[0].a * ld];
+  for (int32_t r = 0; r < count; r += kAhead) {
+    const int32_t left = min(count - r, kAhead);
+    double b[kAhead];
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) b[i] = i < left ? v[turns[r + i].b * ld] : 0;
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) {
+      if (i >= left) break;
+      const PairRotation turn = turns[r + i];
+      v[turn.a * ld] = fma(turn.c, a, turn.s * b[i]);
+      a = fma(turn.c, b[i], -turn.s * a);
+    }
+  }
+  v[turns[count - 1].b * ld] = a;
+}
+
 // Rotations of columns of V: a thread has a row of the merge, blockIdx.z a chain.
 __global__ void __launch_bounds__(kThreads) rotate_kernel(Workspace w) {
   const TridiagonalMerge m = w.deflated.merges[blockIdx.y];
   const int32_t row = static_cast<int32_t>(blockIdx.x * kThreads + threadIdx.x);
   if (row >= m.size) return;
-  double* const v = w.v + m.first + row;
-  const PairRotation* const rotations = w.deflated.rotations + m.first;
   const int32_t* const chain = w.deflated.chain + m.first;
   for (int32_t i = static_cast<int32_t>(blockIdx.z); i < m.chains; i += static_cast<int32_t>(gridDim.z)) {
-    double a = v[rotations[chain[i]].a * w.ld];
-    for (int32_t r = chain[i]; r < chain[i + 1]; ++r) {
-      const PairRotation turn = rotations[r];
-      const double b = v[turn.b * w.ld];
-      v[turn.a * w.ld] = fma(turn.c, a, turn.s * b);
-      a = fma(turn.c, b, -turn.s * a);
-      if (r + 1 == chain[i + 1]) v[turn.b * w.ld] = a;
-    }
+    rotate_row(w.v + m.first + row, w.ld, w.deflated.rotations + m.first + chain[i], chain[i + 1] - chain[i]);
   }
 }
 
