@@ -271,6 +271,7 @@ soak() {
         "$bin/device_large_kernels" || failed=1
         "$bin/device_gram_step_bench" || failed=1
         "$bin/device_qr_bench" || failed=1
+        "$bin/device_tridiagonal_bench" || failed=1
         "$bin/device_large_bench" || failed=1
         "$bin/device_large_general" || failed=1
         (exit $failed)

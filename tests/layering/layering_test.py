@@ -110,7 +110,9 @@ RULES = {
     "engine/backends/cuda/tall": cuda("device", "lanes"),
     "engine/backends/cuda/blocks": cuda("device", "lanes", "tall"),
     "engine/backends/cuda/p_steps": cuda("device"),
-    "engine/backends/cuda/large": cuda("device", "p_steps", table=True),
+    "engine/backends/cuda/large": cuda("device", "p_steps", "tridiagonal", table=True),
+    # A part of the large matrices' subject: it sees their lane.
+    "engine/backends/cuda/tridiagonal": Rule(cuda("device", "p_steps").project + ("engine/backends/cuda/large/large_lane.h", "engine/backends/cuda/large/library_work.h"), ("cuda",)),
     "engine/backends/cuda/members": Rule(cuda("device", "large", "p_steps", table=True).project + ("engine/backends/ring/",), ("cuda",)),
     "engine/backends/cuda/side_by_side": cuda("device", "lanes", "large", "p_steps"),
     "engine/backends/cuda": cuda("", table=True),
