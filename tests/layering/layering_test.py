@@ -67,6 +67,10 @@ def host(*subjects):
     return back_end("engine/backends/host", subjects, ("tbb", "highway"))
 
 
+# What a part of the large matrices' subject sees of it.
+LARGE_LANE = tuple(f"engine/backends/cuda/large/{name}.h" for name in ("large_lane", "library_work", "reflectors"))
+
+
 def cuda(*subjects, table=False):
     """`table`: the subject has functions of the plugin's table."""
     rule = back_end("engine/backends/cuda", subjects, ("cuda",))
@@ -111,8 +115,7 @@ RULES = {
     "engine/backends/cuda/blocks": cuda("device", "lanes", "tall"),
     "engine/backends/cuda/p_steps": cuda("device"),
     "engine/backends/cuda/large": cuda("device", "p_steps", "tridiagonal", table=True),
-    # A part of the large matrices' subject: it sees their lane.
-    "engine/backends/cuda/tridiagonal": Rule(cuda("device", "p_steps").project + ("engine/backends/cuda/large/large_lane.h", "engine/backends/cuda/large/library_work.h"), ("cuda",)),
+    "engine/backends/cuda/tridiagonal": Rule(cuda("device", "p_steps").project + LARGE_LANE, ("cuda",)),
     "engine/backends/cuda/members": Rule(cuda("device", "large", "p_steps", table=True).project + ("engine/backends/ring/",), ("cuda",)),
     "engine/backends/cuda/side_by_side": cuda("device", "lanes", "large", "p_steps"),
     "engine/backends/cuda": cuda("", table=True),

@@ -230,7 +230,8 @@ class TallOperand {
 //                                            Pivots as in
 //                                            backends/host/dense/indefinite_factor.h, rank as in factor_error.h. waits
 //   bool eigenbasis(g, v, done)              v := orthonormal eigenvectors of the Hermitian g, by descending
-//                                            eigenvalue; g is overwritten. false: did not converge, v unspecified
+//                                            eigenvalue; g, its largest magnitude near one, is overwritten.
+//                                            false: did not converge, v unspecified
 //   int block_cosines(x, width, first, count, cosines)    sets cosines.at(p, q) for p = first .. first + r - 1 and all
 //                                            q >= p, of blocks as PStep has them and a scaled x; columns of zeros have
 //                                            none. Returns r, 1 .. count, and is called for 0 and on. waits

@@ -10,6 +10,7 @@
 #include "engine/backends/cuda/large/large_kernels.h"
 #include "engine/backends/cuda/large/library_work.h"
 #include "engine/backends/cuda/large/reflectors.h"
+#include "engine/backends/cuda/tridiagonal/eigenbasis.h"
 #include "engine/planner.h"
 #include "engine/policies/cuda_tuning.h"
 
@@ -499,26 +500,31 @@ void CudaLargeBackend<E>::solve_lower(View lower, View b) {
 }
 
 template <class E>
-bool CudaLargeBackend<E>::eigenbasis(View g, View v, const large::PartDone&) {
+bool CudaLargeBackend<E>::eigenbasis(View g, View v, const large::PartDone& done) {
   if (g.cols == 0) return true;
   watch_.check();
+  const bool converged = takes_eigenbasis(g.cols, lane_) ? hermitian_eigenbasis(lane_, arena_, watch_, g, v, done)
+                                                         : eigenbasis_by_library(g, v);
+  const double n = static_cast<double>(g.cols);
+  count((4.0 / 3 + 4.0 / 3 + 2) * n * n * n);  // to tridiagonal, its eigenvectors, and back
+  watch_.check();
+  return converged;
+}
+
+template <class E>
+bool CudaLargeBackend<E>::eigenbasis_by_library(View g, View v) {
   LibraryWork work(lane_, arena_);
-  double* const values = take<double>(g.cols);
+  const Piece<double> values(arena_, g.cols);
   require(l_.cusolverDnXsyevd_bufferSize(lane_.cusolver, lane_.params, CUSOLVER_EIG_MODE_VECTOR, CUBLAS_FILL_MODE_LOWER,
-                                         g.cols, Blas<E>::kType, g.data, g.ld, CUDA_R_64F, values, Blas<E>::kType,
+                                         g.cols, Blas<E>::kType, g.data, g.ld, CUDA_R_64F, values.get(), Blas<E>::kType,
                                          &work.device_bytes, &work.host_bytes),
           "sizing an eigenvalue problem");
   work.allocate();
   require(l_.cusolverDnXsyevd(lane_.cusolver, lane_.params, CUSOLVER_EIG_MODE_VECTOR, CUBLAS_FILL_MODE_LOWER, g.cols,
-                              Blas<E>::kType, g.data, g.ld, CUDA_R_64F, values, Blas<E>::kType, work.device,
+                              Blas<E>::kType, g.data, g.ld, CUDA_R_64F, values.get(), Blas<E>::kType, work.device,
                               work.device_bytes, work.host.get(), work.host_bytes, work.info),
           "solving an eigenvalue problem");
-  const double n = static_cast<double>(g.cols);
-  count((4.0 / 3 + 4.0 / 3 + 2) * n * n * n);  // to tridiagonal, its eigenvectors, and back
-  const bool converged = work.result() == 0;
-  arena_.give_back(values);
-  watch_.check();
-  if (!converged) return false;
+  if (work.result() != 0) return false;
   each(v, ReverseColumns<E>{g, v});
   return true;
 }

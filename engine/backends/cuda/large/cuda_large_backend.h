@@ -1,6 +1,6 @@
 // The back end of large matrices on a GPU: algorithms/large/large_backend.h is the contract of every operation.
-// Eigenbasis and products of whole matrices are cuSOLVER's and cuBLAS's; QR (reflectors.h) and p-steps (gram_step.h) are
-// our own.
+// Products of whole matrices are cuBLAS's; QR (reflectors.h), eigenbasis (tridiagonal/eigenbasis.h) and p-steps
+// (gram_step.h) are our own.
 //
 // One thing of p_step() is different here: the Gram matrix itself is swept, not its Cholesky factor, and nothing falls
 // to QR. Where a Gram matrix has lost the digits of a pair, W is orthogonal all the same. The next sweep begins with the
@@ -90,7 +90,7 @@ class CudaLargeBackend {
 
   // --- factorizations and products ----------------------------------------------------------------------------------
 
-  // The processor does not know how far these three are.
+  // The processor does not know how far the first two are.
   void qr(View a, E* tau, const large::PartDone& = {});
   void apply_q(Op op, View a, E* tau, View c, const large::PartDone& = {});
   void adjoint_of_triangle(View r, const int32_t* e, View x, int32_t* f);
@@ -98,7 +98,7 @@ class CudaLargeBackend {
   void gemm(Op op_a, Op op_b, double alpha, View a, View b, double beta, View c);
   void herk(View a, View c);
   void solve_lower(View lower, View b);
-  bool eigenbasis(View g, View v, const large::PartDone& = {});
+  bool eigenbasis(View g, View v, const large::PartDone& done = {});
   bool cholesky(View a);
   // P a = L U in the place of a, n x n; n pivots in device memory. False: U has a zero on its diagonal. Waits.
   bool lu(View a, int64_t* pivots);
@@ -163,6 +163,7 @@ class CudaLargeBackend {
   Norms norms_of(View x);
   void give_back(const Norms& norms);
   void count(double multiply_adds_twice);
+  bool eigenbasis_by_library(View g, View v);
   int64_t factor_panel(FactorState<E>* state, unsigned blocks_used);
 
   // step(first line, lines, device memory, 0 or 1) for parts of at most kTransferBytes; the pinned buffer of that

@@ -28,6 +28,21 @@ T* take_piece(DeviceArena& arena, int64_t n) {
   return static_cast<T*>(memory);
 }
 
+// A piece of the arena for as long as the object lives.
+template <class T>
+class Piece {
+ public:
+  Piece(DeviceArena& arena, int64_t n) : arena_(arena), data_(take_piece<T>(arena, n)) {}
+  ~Piece() { arena_.give_back(data_); }
+  Piece(const Piece&) = delete;
+  Piece& operator=(const Piece&) = delete;
+  T* get() const { return data_; }
+
+ private:
+  DeviceArena& arena_;
+  T* data_;
+};
+
 // Waits for all that was enqueued.
 inline void wait_for(LargeLane& lane) {
   require(cudaEventRecord(lane.waited, lane.stream), "recording an event");

@@ -17,21 +17,6 @@ void launched() { require(cudaGetLastError(), "launching a kernel"); }
 
 int64_t panel_count(int64_t n, int width) { return (n + width - 1) / width; }
 
-// A piece of the arena for as long as the object lives.
-template <class T>
-class Piece {
- public:
-  Piece(DeviceArena& arena, int64_t n) : arena_(arena), data_(take_piece<T>(arena, n)) {}
-  ~Piece() { arena_.give_back(data_); }
-  Piece(const Piece&) = delete;
-  Piece& operator=(const Piece&) = delete;
-  T* get() const { return data_; }
-
- private:
-  DeviceArena& arena_;
-  T* data_;
-};
-
 template <class Kernel>
 void allow_shared(Kernel kernel, int bytes) {
   require(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), "sizing shared memory");

@@ -1,6 +1,7 @@
 #include "engine/backends/cuda/tridiagonal/reduction.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "engine/backends/cuda/device/blas.h"
 #include "engine/backends/cuda/large/library_work.h"
@@ -23,41 +24,47 @@ void subtract_products(LargeLane& lane, LargeView<E> v, LargeView<E> w, LargeVie
           "reducing a matrix to tridiagonal form");
 }
 
-// Memory of all panels but for the matrix, its form and W.
+// Memory of all panels but for the matrix and its form.
 template <class E>
-class Workspace {
- public:
-  Workspace(DeviceArena& arena, int64_t n, int blocks) : arena_(arena) {
-    const int64_t ld = (n + 15) / 16 * 16, strips = (n + kStripRows<E> - 1) / kStripRows<E>;
-    call_.w = {take<E>(ld * kReductionPanel), n, kReductionPanel, ld};
-    for (E*& x : call_.x) x = take<E>(strips * kStripRows<E>);
-    call_.columns = {take<E>(ld * strips), n, strips, ld};
-    call_.rows = take<E>((blocks + strips) * kStripRows<E>);
-    call_.dots = take<E>(2 * kReductionPanel);
-    call_.norms = take<double>(blocks);
-    call_.forms = take<double>(blocks);
-    call_.arrived = take<unsigned>(1);
-  }
-  ~Workspace() {
-    for (int i = 0; i < taken_; ++i) arena_.give_back(pieces_[i]);
-  }
-  Workspace(const Workspace&) = delete;
-  Workspace& operator=(const Workspace&) = delete;
-  ReductionCall<E>& call() { return call_; }
+struct Workspace {
+  Workspace(DeviceArena& arena, int64_t n, int blocks)
+      : ld((n + 15) / 16 * 16),
+        strips((n + kStripRows<E> - 1) / kStripRows<E>),
+        w(arena, ld * kReductionPanel),
+        x(arena, 2 * strips * kStripRows<E>),
+        columns(arena, ld * strips),
+        rows(arena, (blocks + strips) * kStripRows<E>),
+        dots(arena, 2 * kReductionPanel),
+        norms(arena, blocks),
+        forms(arena, blocks),
+        arrived(arena, 1) {}
 
- private:
-  template <class T>
-  T* take(int64_t n) {
-    T* const piece = take_piece<T>(arena_, n);
-    pieces_[taken_++] = piece;
-    return piece;
+  ReductionCall<E> call(LargeView<E> a, const TridiagonalForm<E>& form) const {
+    ReductionCall<E> call{};
+    call.a = a;
+    call.w = {w.get(), a.cols, kReductionPanel, ld};
+    call.d = form.d;
+    call.e = form.e;
+    call.tau = form.tau;
+    call.x[0] = x.get();
+    call.x[1] = x.get() + strips * kStripRows<E>;
+    call.columns = {columns.get(), a.cols, strips, ld};
+    call.rows = rows.get();
+    call.dots = dots.get();
+    call.norms = norms.get();
+    call.forms = forms.get();
+    call.arrived = arrived.get();
+    return call;
   }
 
-  DeviceArena& arena_;
-  ReductionCall<E> call_{};
-  void* pieces_[9] = {};
-  int taken_ = 0;
+  const int64_t ld, strips;
+  const Piece<E> w, x, columns, rows, dots;
+  const Piece<double> norms, forms;
+  const Piece<unsigned> arrived;
 };
+
+// After so many panels of a large matrix the host waits: it looks at the watch and tells the progress.
+constexpr int64_t kPanelsOfPart = 8, kLargeOrder = 4096;
 
 }  // namespace
 
@@ -65,19 +72,13 @@ bool can_reduce(int64_t n, const LargeLane& lane) { return n <= int64_t{kReducti
 
 template <class E>
 void reduce_to_tridiagonal(LargeLane& lane, DeviceArena& arena, const large::LargeWatch& watch, LargeView<E> a,
-                           const TridiagonalForm<E>& form) {
+                           const TridiagonalForm<E>& form, const large::PartDone& done) {
   const int64_t n = a.cols;
   const int blocks = lane.limits.multiprocessors;
-  Workspace<E> workspace(arena, n, blocks);
-  ReductionCall<E>& call = workspace.call();
-  call.a = a;
-  call.d = form.d;
-  call.e = form.e;
-  call.tau = form.tau;
-  for (E* const x : call.x) {
-    const auto rows = static_cast<size_t>(call.columns.cols * kStripRows<E>);
-    require(cudaMemsetAsync(x, 0, rows * sizeof(E), lane.stream), "clearing memory");
-  }
+  const Workspace<E> workspace(arena, n, blocks);
+  ReductionCall<E> call = workspace.call(a, form);
+  const auto entries = static_cast<size_t>(2 * workspace.strips * kStripRows<E>);
+  require(cudaMemsetAsync(call.x[0], 0, entries * sizeof(E), lane.stream), "clearing memory");
   int64_t first = 0;
   do {
     watch.check();
@@ -95,12 +96,15 @@ void reduce_to_tridiagonal(LargeLane& lane, DeviceArena& arena, const large::Lar
                         a.block(next, next, rest, rest));
     }
     first = next;
+    if (n < kLargeOrder || first / kReductionPanel % kPanelsOfPart != 0) continue;
+    wait_for(lane);
+    if (done) done(1 - std::pow(static_cast<double>(n - first) / static_cast<double>(n), 3));
   } while (first < n - 1);
 }
 
 template void reduce_to_tridiagonal(LargeLane&, DeviceArena&, const large::LargeWatch&, LargeView<double>,
-                                    const TridiagonalForm<double>&);
+                                    const TridiagonalForm<double>&, const large::PartDone&);
 template void reduce_to_tridiagonal(LargeLane&, DeviceArena&, const large::LargeWatch&, LargeView<Complex>,
-                                    const TridiagonalForm<Complex>&);
+                                    const TridiagonalForm<Complex>&, const large::PartDone&);
 
 }  // namespace svdserve::cuda

@@ -32,11 +32,11 @@ struct TridiagonalForm {
 // Whether the device can reduce a matrix of order n: all blocks of the kernel must be resident together.
 bool can_reduce(int64_t n, const LargeLane& lane);
 
-// Enqueues. Only the lower triangle of a counts; the reflectors take its place below the diagonal, with their ones.
-// E: double or Complex. Throws large::LargeStop.
+// Enqueues; waits now and then where it takes long, for the watch and the progress. Only the lower triangle of a counts.
+// The reflectors take its place below the diagonal, with their ones. E: double or Complex. Throws large::LargeStop.
 template <class E>
 void reduce_to_tridiagonal(LargeLane& lane, DeviceArena& arena, const large::LargeWatch& watch, large::LargeView<E> a,
-                           const TridiagonalForm<E>& form);
+                           const TridiagonalForm<E>& form, const large::PartDone& done = {});
 
 }  // namespace svdserve::cuda
 #endif  // SVDSERVE_ENGINE_BACKENDS_CUDA_TRIDIAGONAL_REDUCTION_H_
