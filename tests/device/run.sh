@@ -272,6 +272,7 @@ soak() {
         "$bin/device_gram_step_bench" || failed=1
         "$bin/device_qr_bench" || failed=1
         "$bin/device_tridiagonal_bench" || failed=1
+        "$bin/device_tridiagonal_form" || failed=1
         "$bin/device_large_bench" || failed=1
         "$bin/device_large_general" || failed=1
         (exit $failed)

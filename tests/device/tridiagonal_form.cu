@@ -1,8 +1,8 @@
-// Hermitian matrices to tridiagonal form (engine/backends/cuda/tridiagonal/reduction.h): are they right, and how long
-// does it take beside cuSOLVER's sytrd.
+// Hermitian matrices to tridiagonal form (engine/backends/cuda/tridiagonal/reduction.h), and their eigenvectors
+// (eigenbasis.h): are they right, and how long does it take beside cuSOLVER's sytrd and syevd.
 //   device_tridiagonal_form [checks] [times]      both where nothing is named
-// Checks: of A Q - Q T the norm beside A's, of Q^H Q - I the norm, each in n u; and the same bits twice. The exit status
-// says whether all passed. Times: medians of 5, n x n normal numbers, in turns.
+// Checks: of A Q - Q T and A V - V diag(lambda) the norms beside A's, of Q^H Q - I and V^H V - I the norms, each in n u;
+// and the same bits twice. For large orders the first of them with a few random vectors. The exit status says whether all passed. Times: medians of 5, n x n normal numbers, in turns.
 #include <cusolverDn.h>
 
 #include <algorithm>
@@ -13,6 +13,7 @@
 
 #include "engine/backends/cuda/large/library_work.h"
 #include "engine/backends/cuda/large/reflectors.h"
+#include "engine/backends/cuda/tridiagonal/eigenbasis.h"
 #include "engine/backends/cuda/tridiagonal/reduction.h"
 #include "tests/device/device_bench.h"
 
@@ -141,6 +142,43 @@ double departure_of(const std::vector<E>& q, int64_t n) {
   return std::sqrt(sum);
 }
 
+// V in q, Rayleigh quotients in d.
+template <class E>
+Form<E> eigenbasis(Device& device, const std::vector<E>& of, int64_t n) {
+  const LargeView<E> a = matrix<E>(device, n), v = matrix<E>(device, n);
+  upload(a, of);
+  if (!hermitian_eigenbasis<E>(*device.lane, device.arena, device.watch, a, v)) return {};
+  check(cudaStreamSynchronize(device.lane->stream), "an eigenbasis");
+  Form<E> form{std::vector<double>(static_cast<size_t>(n)), std::vector<double>(static_cast<size_t>(n)),
+               fetch(v.data, v.ld, n, n)};
+  for (int64_t j = 0; j < n; ++j) {
+    for (int64_t k = 0; k < n; ++k) {
+      E dot = from_real<E>(0);
+      for (int64_t i = 0; i < n; ++i) dot = plus_product(dot, conjugate(form.q[j * n + i]), of[k * n + i]);
+      form.d[j] += real_part(plus_product(from_real<E>(0), dot, form.q[j * n + k]));
+    }
+  }
+  device.arena.give_back(a.data);
+  device.arena.give_back(v.data);
+  return form;
+}
+
+template <class E>
+void check_basis(Device& device, const char* name, const std::vector<E>& a, int64_t n) {
+  const Form<E> form = eigenbasis(device, a, n), again = eigenbasis(device, a, n);
+  const auto [error, norm] = residual_of(a, form, n);
+  const double departure = departure_of(form.q, n), unit = static_cast<double>(n) * kUnit;
+  const double residual = norm > 0 ? error / norm : error;
+  const bool same = std::memcmp(form.q.data(), again.q.data(), form.q.size() * sizeof(E)) == 0;
+  bool descends = true;
+  for (int64_t j = 1; j < n; ++j) descends = descends && form.d[j] <= form.d[j - 1] + 10 * unit * norm;
+  const bool ok = residual <= 2 * unit + 20 * kUnit && departure <= 2 * unit + 40 * kUnit && same && descends;
+  failures += ok ? 0 : 1;
+  std::printf("%-24s %-7s n %5lld  A V - V L %.2f n u  V^H V - I %.2f n u  %s%s  %s\n", name,
+              kIsComplex<E> ? "complex" : "real", static_cast<long long>(n), residual / unit, departure / unit,
+              same ? "same bits" : "OTHER BITS", descends ? "" : " NOT DESCENDING", ok ? "ok" : "FAILED");
+}
+
 template <class E>
 void check_case(Device& device, const char* name, int64_t n, const std::function<double(int64_t, int64_t)>& factor) {
   std::vector<E> a = hermitian<E>(n);
@@ -158,6 +196,66 @@ void check_case(Device& device, const char* name, int64_t n, const std::function
   std::printf("%-24s %-7s n %5lld  A Q - Q T %.2f n u  Q^H Q - I %.2f n u  %s  %s\n", name,
               kIsComplex<E> ? "complex" : "real", static_cast<long long>(n), residual / unit, departure / unit,
               same ? "same bits" : "OTHER BITS", ok ? "ok" : "FAILED");
+  check_basis(device, name, a, n);
+}
+
+// c := t x, x and c n x kProbes.
+constexpr int64_t kProbes = 3;
+template <class E>
+std::vector<E> times_tridiagonal(const std::vector<double>& d, const std::vector<double>& e, const std::vector<E>& x,
+                                 int64_t n) {
+  std::vector<E> c(x.size());
+  for (int64_t j = 0; j < kProbes; ++j) {
+    const E* const from = &x[j * n];
+    for (int64_t i = 0; i < n; ++i) {
+      E sum = times_real(from[i], d[i]);
+      if (i > 0) sum = plus_product(sum, from[i - 1], from_real<E>(e[i - 1]));
+      if (i + 1 < n) sum = plus_product(sum, from[i + 1], from_real<E>(e[i]));
+      c[j * n + i] = sum;
+    }
+  }
+  return c;
+}
+
+// Of orders that are too large for the host: A Q X - Q T X and |Q X| for a few random X.
+template <class E>
+void check_large(Device& device, int64_t n) {
+  const std::vector<E> all = hermitian<E>(n);
+  const LargeView<E> a = matrix<E>(device, n);
+  upload(a, all);
+  const Piece<double> d(device.arena, n), e(device.arena, n);
+  const Piece<E> tau(device.arena, n), t(device.arena, Reflectors<E>::elements(n)), c(device.arena, a.ld * kProbes);
+  reduce_to_tridiagonal<E>(*device.lane, device.arena, device.watch, a, {d.get(), e.get(), tau.get()});
+  Reflectors<E> reflectors(*device.lane, device.arena, device.watch);
+  const LargeView<E> below = a.block(1, 0, n - 1, n - 1), probes{c.get(), n, kProbes, a.ld};
+  reflectors.take(below, tau.get(), t.get());
+  const auto times_q = [&](const std::vector<E>& x) {
+    upload(probes, x);
+    reflectors.apply(Op::kNone, below, t.get(), probes.block(1, 0, n - 1, kProbes));
+    check(cudaStreamSynchronize(device.lane->stream), "a product with Q");
+    return fetch(probes.data, probes.ld, n, kProbes);
+  };
+  const std::vector<E> some(all.begin(), all.begin() + n * kProbes), q = times_q(some);
+  std::vector<E> rest = times_q(times_tridiagonal(fetch(d.get(), n, n, 1), fetch(e.get(), n, n, 1), some, n));
+  double error = 0, size = 0, before = 0, after = 0;
+  for (int64_t j = 0; j < kProbes; ++j) {
+    for (int64_t k = 0; k < n; ++k) {
+      const E x = times_real(q[j * n + k], -1);
+      before += squared_modulus(some[j * n + k]);
+      after += squared_modulus(q[j * n + k]);
+      for (int64_t i = 0; i < n; ++i) rest[j * n + i] = plus_product(rest[j * n + i], all[k * n + i], x);
+    }
+    for (int64_t i = 0; i < n; ++i) error += squared_modulus(rest[j * n + i]);
+  }
+  for (const E& x : all) size += squared_modulus(x);
+  const double unit = static_cast<double>(n) * kUnit, residual = std::sqrt(error / before / size);
+  const double departure = std::abs(after / before - 1);
+  const bool ok = residual <= unit && departure <= unit;
+  failures += ok ? 0 : 1;
+  std::printf("%-24s %-7s n %5lld  A Q X - Q T X %.3f n u  |Q X| - |X| %.3f n u  %s\n", "normal",
+              kIsComplex<E> ? "complex" : "real", static_cast<long long>(n), residual / unit, departure / unit,
+              ok ? "ok" : "FAILED");
+  device.arena.give_back(a.data);
 }
 
 template <class E>
@@ -166,6 +264,8 @@ void checks(Device& device) {
   for (const int64_t n : {1, 2, 3, 4, 5, 8, 17, 63, 64, 65, 66, 67, 100, 127, 128, 129, 130, 131, 200, 257, 500, 1000}) {
     check_case<E>(device, "normal", n, plain);
   }
+  // Blocks with 16, 32, 64 and 128 rows.
+  for (const int64_t n : {1057, 2200, 4096, 4300, 8192, 8500}) check_large<E>(device, n);
   const int64_t n = 300;
   check_case<E>(device, "zero", n, [](int64_t, int64_t) { return 0.0; });
   check_case<E>(device, "diagonal", n, [](int64_t i, int64_t j) { return i == j ? 1.0 : 0.0; });
@@ -179,7 +279,9 @@ void checks(Device& device) {
   std::vector<E> a = hermitian<E>(n);
   a[17 * n + 40] = from_real<E>(std::nan(""));
   (void)reduce(device, a, n);
-  std::printf("a matrix with a NaN ends\n");
+  const bool refused = eigenbasis(device, a, n).q.empty();
+  failures += refused ? 0 : 1;
+  std::printf("a matrix with a NaN %s\n", refused ? "is refused" : "has eigenvectors: FAILED");
 }
 
 double median_ms(Device& device, const std::function<void()>& before, const std::function<void()>& f) {
@@ -252,9 +354,29 @@ void times(Device& device, int64_t n) {
   std::printf("%-7s n %5lld  reduction %8.2f ms, %.2f us a column, %.2f TB/s; sytrd %8.2f: %.2f times as fast\n",
               kIsComplex<E> ? "complex" : "real", static_cast<long long>(n), own, own * 1e3 / static_cast<double>(n),
               bytes / own * 1e-9, peer, peer / own);
+  device.arena.give_back(work);
+  const LargeView<E> v = matrix<E>(device, n);
+  const double basis = median_ms(
+      device, copy, [&] { (void)hermitian_eigenbasis<E>(*device.lane, device.arena, device.watch, a, v); });
+  LibraryWork library(*device.lane, device.arena);
+  const auto type = kIsComplex<E> ? CUDA_C_64F : CUDA_R_64F;
+  const Libraries& l = libraries();
+  require(l.cusolverDnXsyevd_bufferSize(device.lane->cusolver, device.lane->params, CUSOLVER_EIG_MODE_VECTOR,
+                                        CUBLAS_FILL_MODE_LOWER, n, type, a.data, a.ld, CUDA_R_64F, d, type,
+                                        &library.device_bytes, &library.host_bytes),
+          "sizing");
+  library.allocate();
+  const double syevd = median_ms(device, copy, [&] {
+    require(l.cusolverDnXsyevd(device.lane->cusolver, device.lane->params, CUSOLVER_EIG_MODE_VECTOR,
+                               CUBLAS_FILL_MODE_LOWER, n, type, a.data, a.ld, CUDA_R_64F, d, type, library.device,
+                               library.device_bytes, library.host.get(), library.host_bytes, library.info),
+            "syevd");
+  });
+  std::printf("%-7s n %5lld  eigenvectors %8.2f ms; syevd %8.2f: %.2f times as fast\n",
+              kIsComplex<E> ? "complex" : "real", static_cast<long long>(n), basis, syevd, syevd / basis);
   for (const void* p : {static_cast<const void*>(original.data), static_cast<const void*>(a.data),
                         static_cast<const void*>(d), static_cast<const void*>(e), static_cast<const void*>(tau),
-                        static_cast<const void*>(info), static_cast<const void*>(work)}) {
+                        static_cast<const void*>(info), static_cast<const void*>(v.data)}) {
     device.arena.give_back(p);
   }
 }

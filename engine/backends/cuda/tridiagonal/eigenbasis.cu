@@ -16,6 +16,9 @@ using large::PartDone;
 // Parts of the time at whose end T and W are known, for the progress.
 constexpr double kReduced = 0.87, kSolved = 0.93;
 
+// An H100 takes 11.3 ms at n = 1024, cuSOLVER 10.6; at 2048 it is 26 for 28. device_tridiagonal_form prints both.
+constexpr int64_t kLeastOrder = 1280;
+
 constexpr unsigned kThreads = 256;
 
 // T becomes -T, so that its eigenvalues come in descending order.
@@ -64,7 +67,9 @@ bool solve(LargeLane& lane, DeviceArena& arena, const large::LargeWatch& watch, 
 
 }  // namespace
 
-bool takes_eigenbasis(int64_t n, const LargeLane& lane) { return n <= kMostTridiagonalRows && can_reduce(n, lane); }
+bool takes_eigenbasis(int64_t n, const LargeLane& lane) {
+  return n >= kLeastOrder && n <= kMostTridiagonalRows && can_reduce(n, lane);
+}
 
 template <class E>
 bool hermitian_eigenbasis(LargeLane& lane, DeviceArena& arena, const large::LargeWatch& watch, LargeView<E> g,

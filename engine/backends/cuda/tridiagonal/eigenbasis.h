@@ -15,7 +15,7 @@
 
 namespace svdserve::cuda {
 
-// Whether the device takes a matrix of order n.
+// Whether this is the way for a matrix of order n: cuSOLVER's is as quick for small ones, and takes larger ones.
 bool takes_eigenbasis(int64_t n, const LargeLane& lane);
 
 // v := eigenvectors of g, n x n, by descending eigenvalue. Only g's lower triangle counts, and it is overwritten. Its

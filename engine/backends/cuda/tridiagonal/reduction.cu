@@ -35,7 +35,7 @@ struct Workspace {
         columns(arena, ld * strips),
         rows(arena, (blocks + strips) * kStripRows<E>),
         dots(arena, 2 * kReductionPanel),
-        norms(arena, blocks),
+        norms(arena, 2 * blocks),
         forms(arena, blocks),
         arrived(arena, 1) {}
 

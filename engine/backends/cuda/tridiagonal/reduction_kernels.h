@@ -42,7 +42,8 @@ struct ReductionCall {
   large::LargeView<E> columns;  // n x strips: partial sums of the columns of A x
   E* rows;                    // [blocks + strips][kStripRows]: partial sums of rows
   E* dots;                    // [2 * kReductionPanel]: V(:, q)^H x, W(:, q)^H x
-  double *norms, *forms;      // [blocks]: of a column's entries, and of x^H A x
+  double* norms;              // [2][blocks]: parts of |x|^2 without x_0, in turns
+  double* forms;              // [blocks]: parts of x^H A x
   unsigned* arrived;          // zero before the launch
   int32_t first, count;       // the panel's columns; the last panel ends with column n - 2
 };
@@ -175,7 +176,8 @@ class PanelReduction {
       if (k == call_.count) return;
       const Work work = work_of(call_.first + k);
       // A is as it was before the panel, so its first tile may come early.
-      if (work.tile + warp() < work.stop) load(work.list, work.m, work.tile + warp());
+      loaded_ = -1;
+      if (work.tile + warp() < min(work.stop, work.list.end_tile(work.m))) load(work.list, work.m, work.tile + warp());
       grid_barrier(call_.arrived, target);
       multiply(k, work);
       grid_barrier(call_.arrived, target);
@@ -189,6 +191,9 @@ class PanelReduction {
   __device__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
   __device__ E& a(int64_t i, int64_t j) const { return call_.a.data[j * call_.a.ld + i]; }
   __device__ E& w(int64_t i, int64_t q) const { return call_.w.data[q * call_.w.ld + i]; }
+
+  // One column's are still read when the next one's are written.
+  __device__ double* norms_of(int k) const { return call_.norms + k % 2 * static_cast<int>(gridDim.x); }
 
   // --- the end of a column ------------------------------------------------------------------------------------------
 
@@ -244,7 +249,7 @@ class PanelReduction {
       __syncthreads();
       square = sum_of_warps(s_.norm);
     }
-    if (threadIdx.x == 0) call_.norms[blockIdx.x] = square;
+    if (threadIdx.x == 0) norms_of(k)[blockIdx.x] = square;
   }
 
   // Column k - 1 of V and W. Returns the entry of column c, where the thread is its row's first.
@@ -257,7 +262,7 @@ class PanelReduction {
     RowSums sums;
     sums.of_c = gather(list, c, static_cast<int>(threadIdx.x), kThreads);
     if (is_row) sums.own = gather(list, own.row, own.part, own.parts);
-    const ColumnReflector<E> r = reflector_of(c - 1, alpha);
+    const ColumnReflector<E> r = reflector_of(before, alpha);
     for (int b = static_cast<int>(threadIdx.x); b < static_cast<int>(gridDim.x); b += kThreads) {
       sums.form += call_.forms[b];
     }
@@ -277,10 +282,12 @@ class PanelReduction {
     return minus_products(plus(entry, sums.update), v_i, conjugate(w_c), w_i, from_real<E>(1));
   }
 
-  // Of the column before c, where alpha is x_0.
-  __device__ ColumnReflector<E> reflector_of(int column, E alpha) const {
+  // Of column first + k, where alpha is x_0.
+  __device__ ColumnReflector<E> reflector_of(int k, E alpha) const {
+    const double* const norms = norms_of(k);
+    const int column = call_.first + k;
     double square = 0;
-    for (int b = lane(); b < static_cast<int>(gridDim.x); b += 32) square += call_.norms[b];
+    for (int b = lane(); b < static_cast<int>(gridDim.x); b += 32) square += norms[b];
     const ColumnReflector<E> r = column_reflector(alpha, warp_sum(square));
     if (blockIdx.x == 0 && threadIdx.x == 0) {
       call_.e[column] = r.beta;
@@ -501,8 +508,9 @@ class PanelReduction {
       }
     }
   }
+  // Past the first cache: a tile comes before the barrier, and columns of V in it are written by other blocks just then.
   __device__ __forceinline__ static void take_piece(E* to, const E* from) {
-    const double2 piece = *reinterpret_cast<const double2*>(from);
+    const double2 piece = __ldcg(reinterpret_cast<const double2*>(from));
     if constexpr (kIsComplex<E>) {
       to[0] = {piece.x, piece.y};
     } else {
