@@ -7,7 +7,8 @@
 // many. The host waits once a level, for the eigenvalues and the weights of its merges.
 // Accuracy: |T V - V diag(lambda)| and |I - V^T V| are a few n u |T|; T may have any finite scale.
 // Cost: at most 4/3 n^3 multiplications and additions; deflation saves most of them for many matrices.
-// Determinism: the same matrix gives the same bits on the same device.
+// Determinism: the same matrix gives the same bits on the same device with the same ld and alignment of v, by which cuBLAS
+// chooses kernels.
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_TRIDIAGONAL_TRIDIAGONAL_EIGEN_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_TRIDIAGONAL_TRIDIAGONAL_EIGEN_H_
 
