@@ -67,7 +67,7 @@ def host(*subjects):
     return back_end("engine/backends/host", subjects, ("tbb", "highway"))
 
 
-# What a part of the large matrices' subject sees of it.
+# Headers of the large matrices' subject that its parts see.
 LARGE_LANE = tuple(f"engine/backends/cuda/large/{name}.h" for name in ("large_lane", "library_work", "reflectors"))
 
 

@@ -166,10 +166,10 @@ void Reflectors<E>::factor_by_library(View a, int64_t first, const PanelCall<E>&
                                          type, tau.get(), type, &work.device_bytes, &work.host_bytes),
           "sizing a QR factorization");
   work.allocate();
-  require(l_.cusolverDnXgeqrf(lane_.cusolver, lane_.params, rest.rows, rest.cols, type, rest.data, rest.ld, type,
-                              tau.get(), type, work.device, work.device_bytes, work.host.get(), work.host_bytes,
-                              work.info),
-          "computing a QR factorization");
+  require(
+      l_.cusolverDnXgeqrf(lane_.cusolver, lane_.params, rest.rows, rest.cols, type, rest.data, rest.ld, type, tau.get(),
+                          type, work.device, work.device_bytes, work.host.get(), work.host_bytes, work.info),
+      "computing a QR factorization");
   work.check("computing a QR factorization");
   take_panels(a, first, tau.get(), all, t, w);
 }
@@ -184,8 +184,7 @@ void Reflectors<E>::take_panels(View a, int64_t first, const E* tau, const Panel
   for (int64_t i = first; i < panels; ++i) {
     const PanelCall<E> call = call_of(a, i, all, t);
     enqueue_gram(call, false);
-    given_panel_kernel<E>
-        <<<1, kPanelThreads, PanelMemory<E, N>::bytes(), lane_.stream>>>(call, tau + (i - first) * N);
+    given_panel_kernel<E><<<1, kPanelThreads, PanelMemory<E, N>::bytes(), lane_.stream>>>(call, tau + (i - first) * N);
     launched();
     join(a, call, w);
   }

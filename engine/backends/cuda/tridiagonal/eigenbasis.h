@@ -3,7 +3,7 @@
 //   A = Q T Q^H (reduction.h),  T = W diag(lambda) W^T (tridiagonal_eigen.h),  V = Q W
 //
 // Cost: 4/3 n^3 multiply-adds for T, at most 4/3 n^3 for W, 2 n^3 for Q W. Accuracy: |A V - V diag(lambda)| and
-// |I - V^H V| are a few n u, relative to |A|. Why it is our own: decisions/0017.
+// |I - V^H V| are a few n u, relative to |A|. Why it is our own: decisions/0018.
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_TRIDIAGONAL_EIGENBASIS_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_TRIDIAGONAL_EIGENBASIS_H_
 

@@ -68,7 +68,9 @@ constexpr int64_t kPanelsOfPart = 8, kLargeOrder = 4096;
 
 }  // namespace
 
-bool can_reduce(int64_t n, const LargeLane& lane) { return n <= int64_t{kReductionThreads} * lane.limits.multiprocessors; }
+bool can_reduce(int64_t n, const LargeLane& lane) {
+  return n <= int64_t{kReductionThreads} * lane.limits.multiprocessors;
+}
 
 template <class E>
 void reduce_to_tridiagonal(LargeLane& lane, DeviceArena& arena, const large::LargeWatch& watch, LargeView<E> a,

@@ -2,8 +2,8 @@
 //
 //   Q = H_0 H_1 .. H_(n - 2),  H_c = I - tau_c v_c v_c^H,  v_c zero to row c and one in row c + 1
 //
-// Panels of 64 columns. Within a panel each column takes one product of the trailing matrix with a vector, which reads
-// its lower triangle once: n^3 / 6 elements of memory traffic for all columns. Behind a panel cuBLAS subtracts
+// Panels of 64 columns. Within a panel each column takes one product of the trailing matrix with a vector. It reads the
+// lower triangle once, n^3 / 6 elements for all columns. Behind a panel cuBLAS subtracts
 // V W^H + W V^H. One kernel reduces a panel; two barriers of all multiprocessors a column are its latency.
 //
 // Cost: 4/3 n^3 multiply-adds. The error is that of a backward stable reduction: |Q T Q^H - A| <= c n u |A|. Entries are

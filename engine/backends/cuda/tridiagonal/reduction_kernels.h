@@ -34,18 +34,18 @@ inline constexpr int kStripRows = 32 * 32 / static_cast<int>(sizeof(E));
 // One panel. All memory is the device's.
 template <class E>
 struct ReductionCall {
-  large::LargeView<E> a;      // n x n, of which the lower triangle counts; V takes the place of reduced columns
-  large::LargeView<E> w;      // n x kReductionPanel
-  double *d, *e;              // n; e(n - 1) is not written
-  E* tau;                     // n
-  E* x[2];                    // whole strips: x of a column, in turns. Zero above it and below the matrix
+  large::LargeView<E> a;        // n x n, of which the lower triangle counts; V takes the place of reduced columns
+  large::LargeView<E> w;        // n x kReductionPanel
+  double *d, *e;                // n; e(n - 1) is not written
+  E* tau;                       // n
+  E* x[2];                      // whole strips: x of a column, in turns. Zero above it and below the matrix
   large::LargeView<E> columns;  // n x strips: partial sums of the columns of A x
-  E* rows;                    // [blocks + strips][kStripRows]: partial sums of rows
-  E* dots;                    // [2 * kReductionPanel]: V(:, q)^H x, W(:, q)^H x
-  double* norms;              // [2][blocks]: parts of |x|^2 without x_0, in turns
-  double* forms;              // [blocks]: parts of x^H A x
-  unsigned* arrived;          // zero before the launch
-  int32_t first, count;       // the panel's columns; the last panel ends with column n - 2
+  E* rows;                      // [blocks + strips][kStripRows]: partial sums of rows
+  E* dots;                      // [2 * kReductionPanel]: V(:, q)^H x, W(:, q)^H x
+  double* norms;                // [2][blocks]: parts of |x|^2 without x_0, in turns
+  double* forms;                // [blocks]: parts of x^H A x
+  unsigned* arrived;            // zero before the launch
+  int32_t first, count;         // the panel's columns; the last panel ends with column n - 2
 };
 
 // The tiles of the trailing triangle from row and column `begin` on, strip by strip, and the block that has each.
@@ -61,13 +61,14 @@ struct TileList {
         strips((n + S - 1) / S - first_strip),
         tiles(begin < n ? first_tile(strips - 1) + (n - first_column + kTileColumns - 1) / kTileColumns : 0),
         blocks(tiles < grid ? tiles : grid) {}
-  // Of the strip with number m among those of the triangle.
+  // The first tile of the strip with number m among those of the triangle.
   __device__ int first_tile(int m) const {
     return m * (((first_strip + 1) * S - first_column) / kTileColumns) + S / kTileColumns * (m * (m - 1) / 2);
   }
   __device__ int end_tile(int m) const { return m + 1 < strips ? first_tile(m + 1) : tiles; }
   __device__ int begin_of(int block) const {
-    return static_cast<int>(static_cast<unsigned>(block) * static_cast<unsigned>(tiles) / static_cast<unsigned>(blocks));
+    return static_cast<int>(static_cast<unsigned>(block) * static_cast<unsigned>(tiles) /
+                            static_cast<unsigned>(blocks));
   }
   __device__ int block_of(int tile) const {
     return static_cast<int>((static_cast<unsigned>(tile + 1) * static_cast<unsigned>(blocks) - 1) /
@@ -123,7 +124,7 @@ __device__ __forceinline__ E warp_sum(E x) {
   for (int mask = 16; mask > 0; mask /= 2) x = plus(x, shuffle_xor(x, mask));
   return x;
 }
-// Of what each warp has left.
+// The sum of what each warp has left.
 template <class E>
 __device__ __forceinline__ E sum_of_warps(const E (&of_warp)[kReductionThreads / 32]) {
   E sum = of_warp[0];
@@ -282,7 +283,7 @@ class PanelReduction {
     return minus_products(plus(entry, sums.update), v_i, conjugate(w_c), w_i, from_real<E>(1));
   }
 
-  // Of column first + k, where alpha is x_0.
+  // The reflector of column first + k, where alpha is x_0.
   __device__ ColumnReflector<E> reflector_of(int k, E alpha) const {
     const double* const norms = norms_of(k);
     const int column = call_.first + k;
@@ -296,7 +297,7 @@ class PanelReduction {
     return r;
   }
 
-  // What threads have parts of.
+  // Sums of which each thread has a part.
   struct RowSums {
     E of_c = from_real<E>(0), correction_of_c = from_real<E>(0);  // (A x)(c), and what V and W take off
     E own = from_real<E>(0), update = from_real<E>(0);  // (A x)(row) and what is added to the entry of column c
@@ -575,7 +576,8 @@ class PanelReduction {
 };
 
 template <class E>
-__global__ void __launch_bounds__(kReductionThreads, 1) reduce_panel_kernel(const __grid_constant__ ReductionCall<E> call) {
+__global__ void __launch_bounds__(kReductionThreads, 1)
+    reduce_panel_kernel(const __grid_constant__ ReductionCall<E> call) {
   __shared__ ReductionShared<E> shared;
   PanelReduction<E>(call, shared).run();
 }
