@@ -66,6 +66,25 @@ struct Workspace {
 // After so many panels of a large matrix the host waits: it looks at the watch and tells the progress.
 constexpr int64_t kPanelsOfPart = 8, kLargeOrder = 4096;
 
+// A launch has all multiprocessors, and a small call waits for its end. 64 columns take 6 ms at n = 8192.
+constexpr int32_t kColumnsOfLargeOrder = 16;
+
+// The panel in launches of so many columns.
+template <class E>
+void enqueue_panel(LargeLane& lane, int32_t columns, ReductionCall<E>& call) {
+  call.end = 0;
+  do {
+    call.begin = call.end;
+    call.end = std::min(call.begin + columns, call.count);
+    require(cudaMemsetAsync(call.arrived, 0, sizeof(unsigned), lane.stream), "clearing memory");
+    void* arguments[] = {&call};
+    const auto blocks = static_cast<unsigned>(lane.limits.multiprocessors);
+    require(cudaLaunchCooperativeKernel(reduce_panel_kernel<E>, dim3(blocks), dim3(kReductionThreads), arguments, 0,
+                                        lane.stream),
+            "launching a kernel");
+  } while (call.end < call.count);
+}
+
 }  // namespace
 
 bool can_reduce(int64_t n, const LargeLane& lane) {
@@ -87,11 +106,7 @@ void reduce_to_tridiagonal(LargeLane& lane, DeviceArena& arena, const large::Lar
     const int64_t count = std::min<int64_t>(kReductionPanel, n - 1 - first), next = first + count;
     call.first = static_cast<int32_t>(first);
     call.count = static_cast<int32_t>(count);
-    require(cudaMemsetAsync(call.arrived, 0, sizeof(unsigned), lane.stream), "clearing memory");
-    void* arguments[] = {&call};
-    require(cudaLaunchCooperativeKernel(reduce_panel_kernel<E>, dim3(static_cast<unsigned>(blocks)),
-                                        dim3(kReductionThreads), arguments, 0, lane.stream),
-            "launching a kernel");
+    enqueue_panel(lane, n - first < kLargeOrder ? kReductionPanel : kColumnsOfLargeOrder, call);
     if (next < n - 1) {
       const int64_t rest = n - next;
       subtract_products(lane, a.block(next, first, rest, count), call.w.block(next, 0, rest, count),

@@ -1,4 +1,4 @@
-// The kernel of a reduction to tridiagonal form (reduction.h): one panel of columns, all multiprocessors together.
+// The kernel of a reduction to tridiagonal form (reduction.h): columns of one panel, all multiprocessors together.
 //
 // Columns of the panel, k = 0, 1, ..; c is the column's index in A, n x n, and A's trailing part is as it was before
 // the panel. x are the entries of a column below its diagonal, x_0 the first of them. For each column:
@@ -46,6 +46,7 @@ struct ReductionCall {
   double* forms;                // [blocks]: parts of x^H A x
   unsigned* arrived;            // zero before the launch
   int32_t first, count;         // the panel's columns; the last panel ends with column n - 2
+  int32_t begin, end;           // of them this launch's
 };
 
 // The tiles of the trailing triangle from row and column `begin` on, strip by strip, and the block that has each.
@@ -172,9 +173,9 @@ class PanelReduction {
 
   __device__ void run() {
     unsigned target = 0;
-    for (int k = 0; k <= call_.count; ++k) {
+    if (call_.begin > 0) load_panel_row(call_.begin - 1);
+    for (int k = call_.begin; k < call_.end; ++k) {
       end_column(k);
-      if (k == call_.count) return;
       const Work work = work_of(call_.first + k);
       // A is as it was before the panel, so its first tile may come early.
       loaded_ = -1;
@@ -183,6 +184,7 @@ class PanelReduction {
       multiply(k, work);
       grid_barrier(call_.arrived, target);
     }
+    if (call_.end == call_.count) end_column(call_.count);
   }
 
  private:
@@ -369,14 +371,18 @@ class PanelReduction {
     return {list, list.strip_of(tile), tile, list.begin_of(block + 1)};
   }
 
+  // Rows of V and W for the end of column k. Each thread has its own part until the block meets.
+  __device__ void load_panel_row(int k) {
+    const int row = call_.first + k + 1, q = static_cast<int>(threadIdx.x);
+    if (q >= k) return;
+    s_.v_row[q] = a(row, call_.first + q);
+    s_.w_row[q] = w(row, q);
+  }
+
   __device__ void multiply(int k, const Work& work) {
     const int c = call_.first + k, t = static_cast<int>(threadIdx.x), grid = static_cast<int>(gridDim.x);
     const E* const x = call_.x[k % 2];
-    // For the end of this column.
-    if (t < k) {
-      s_.v_row[t] = a(c + 1, call_.first + t);
-      s_.w_row[t] = w(c + 1, t);
-    }
+    load_panel_row(k);
     const E dot = warp_sum(dots_of(k, c, x));
     const double form = warp_sum(multiply_tiles(work, x));
     if (lane() == 0) {
