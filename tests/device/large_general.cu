@@ -1,5 +1,5 @@
 // One large general matrix on a GPU: is it right, and how long does it take beside cuSOLVER's Xgeev.
-//   device_large_general [checks] [times]      both where nothing is named
+//   device_large_general [checks] [large] [times]      all where nothing is named
 //   device_large_general host                  the checks of the processor's engine
 // Checks print a line each, and the exit status says whether all passed. Residuals are computed by the host's BLAS in
 // double precision, in units of n u |A|_F: their bound is 10, as that of the trace. Eigenvalues of normal matrices are
@@ -411,6 +411,14 @@ void check_jacobi() {
   }
 }
 
+// An order that begins with an eigenbasis of our own, whose memory must be there.
+void check_large_jacobi() {
+  const Sample sample{"near normal", near(normal_matrix(DType::kC128, 2304).a, 1e-3)};
+  for (const Vectors vectors : {Vectors::kFull, Vectors::kThin}) {
+    check(sample, vectors, Order::kColumnMajor, {Method::kJacobi});
+  }
+}
+
 void checks() {
   std::printf("bounds: right, left, trace, length 10; values 20\n");
   for (const DType dtype : {DType::kF32, DType::kC64, DType::kF64, DType::kC128}) {
@@ -579,6 +587,7 @@ int main_of(int count, char** arguments) {
     return parts.empty() || std::find(parts.begin(), parts.end(), part) != parts.end();
   };
   if (on_host || wanted("checks")) checks();
+  if (!on_host && wanted("large")) check_large_jacobi();
   if (wanted("times")) times();
   std::printf("%d failures\n", failures);
   return failures == 0 ? 0 : 1;

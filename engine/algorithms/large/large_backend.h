@@ -230,7 +230,7 @@ class TallOperand {
 //                                            Pivots as in
 //                                            backends/host/dense/indefinite_factor.h, rank as in factor_error.h. waits
 //   bool eigenbasis(g, v, done)              v := orthonormal eigenvectors of the Hermitian g, by descending
-//                                            eigenvalue; g, its largest magnitude near one, is overwritten.
+//                                            eigenvalue; g, of at most about one, is overwritten.
 //                                            false: did not converge, v unspecified
 //   int block_cosines(x, width, first, count, cosines)    sets cosines.at(p, q) for p = first .. first + r - 1 and all
 //                                            q >= p, of blocks as PStep has them and a scaled x; columns of zeros have

@@ -59,7 +59,7 @@ const char* large_refusal() {
 
 // Room for these: the tall matrix and its copy when it is permuted; X, its copy, W and the Gram matrix. The workspace of
 // the eigenbasis, the left basis, its copy and the rest come on top. TRIDIAGONAL: M, V, a product, a copy, and four for
-// the eigenbasis. FACTORED: the SVD of G, and matrices of M's order. A general matrix without Xgeev: no memory is enough, so
+// the eigenbasis: cuSOLVER's, ours takes two. FACTORED: the SVD of G, and matrices of M's order. A general matrix without Xgeev: no memory is enough, so
 // that the processor takes it.
 uint64_t large_device_bytes(const LargePlan* plan) {
   const Problem& p = plan->problem;

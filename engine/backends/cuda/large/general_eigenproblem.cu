@@ -492,12 +492,13 @@ LargeOutcome general_eigenproblem(LargeLane& lane, DeviceArena& arena, const Lar
 }
 
 // Matrices: A, V, a product, the next V and factors, or A, V and three for Xgeev; W beside them. Values alone: A, a copy,
-// and Xgeev's own; JACOBI has a V.
+// and Xgeev's own; JACOBI has a V. JACOBI without starting vectors may begin with an eigenbasis, which takes two more.
 uint64_t general_eigenproblem_device_bytes(const LargePlan& plan) {
   const int64_t n = plan.values;
   const auto matrix = static_cast<uint64_t>(CudaLargeBackend<Complex>::leading_dimension(n) * n) * sizeof(Complex);
   const bool has_v = plan.left_columns > 0 || plan.options.method == Method::kJacobi;
-  const uint64_t matrices = plan.right_rows > 0 ? 6 : has_v ? 5 : 3;
+  const bool has_basis = plan.options.method == Method::kJacobi && !plan.options.starting_vectors;
+  const uint64_t matrices = (plan.right_rows > 0 ? 6 : has_v ? 5 : 3) + (has_basis ? 2 : 0);
   return matrices * matrix + static_cast<uint64_t>(n) * 4096 + 2 * kTransferBytes + (uint64_t{64} << 20);
 }
 

@@ -1,4 +1,4 @@
-// Memory of one call of cuSOLVER, and its verdict.
+// Pieces of a job's memory, waiting, and one call of cuSOLVER with its memory and its verdict.
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_LIBRARY_WORK_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_LIBRARY_WORK_H_
 

@@ -29,6 +29,11 @@ Reflectors<E>::Reflectors(LargeLane& lane, DeviceArena& arena, const large::Larg
     : lane_(lane), arena_(arena), watch_(watch), l_(libraries()) {}
 
 template <class E>
+bool Reflectors<E>::fits(const LargeLane& lane) {
+  return PanelMemory<E, kPanel<E>>::bytes() <= lane.limits.shared_bytes;
+}
+
+template <class E>
 int64_t Reflectors<E>::elements(int64_t n) {
   return panel_count(n, kGroup) * kGroup * kGroup;
 }
@@ -131,8 +136,8 @@ void Reflectors<E>::factor(View a, E* t) {
   const Memory memory(arena_, a.cols);
   E* const w = memory.w.get();
   const PanelCall<E> all = begin(a, t, memory);
-  int32_t failed = PanelMemory<E, N>::bytes() > lane_.limits.shared_bytes ? 0 : kAllPanels;
-  for (int64_t i = 0; i < panels && failed != 0; ++i) {
+  int32_t failed = kAllPanels;
+  for (int64_t i = 0; i < panels; ++i) {
     watch_.check();
     const PanelCall<E> call = call_of(a, i, all, t);
     const int64_t at = i * N, group = at - call.before, behind = at + call.p.cols;
@@ -147,7 +152,7 @@ void Reflectors<E>::factor(View a, E* t) {
       apply_group(Op::kAdjoint, reflectors(behind - group), triangle, rest(behind, a.cols - behind), w);
     }
   }
-  if (failed != 0) download(lane_, &failed, all.failed, 1);
+  download(lane_, &failed, all.failed, 1);
   if (failed == kBrokenPanel) throw LargeStop{LargeStatus::kFault, "a QR factorization lost its reflectors"};
   const int64_t taken = std::min<int64_t>(failed, panels);
   if (taken < panels) factor_by_library(a, taken, all, t, w);

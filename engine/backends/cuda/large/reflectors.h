@@ -33,6 +33,8 @@ class Reflectors {
   // All must outlive the object.
   Reflectors(LargeLane& lane, DeviceArena& arena, const large::LargeWatch& watch);
 
+  // Whether a device has the shared memory that panels take. Else nothing below can be called.
+  static bool fits(const LargeLane& lane);
   // How many elements `t` has for n columns: for each group its triangle.
   static int64_t elements(int64_t n);
 

@@ -67,8 +67,9 @@ bool solve(LargeLane& lane, DeviceArena& arena, const large::LargeWatch& watch, 
 
 }  // namespace
 
+template <class E>
 bool takes_eigenbasis(int64_t n, const LargeLane& lane) {
-  return n >= kLeastOrder && n <= kMostTridiagonalRows && can_reduce(n, lane);
+  return n >= kLeastOrder && n <= kMostTridiagonalRows && Reflectors<E>::fits(lane) && can_reduce<E>(n, lane);
 }
 
 template <class E>
@@ -83,6 +84,8 @@ bool hermitian_eigenbasis(LargeLane& lane, DeviceArena& arena, const large::Larg
   if (!solve(lane, arena, watch, form, v)) return false;
   if (done) done(kSolved);
   if (reflectors == 0) return true;
+  wait_for(lane);  // the product is enqueued at once, and takes long
+  watch.check();
   const Piece<E> t(arena, Reflectors<E>::elements(reflectors));
   Reflectors<E> q(lane, arena, watch);
   const LargeView<E> below = g.block(1, 0, reflectors, reflectors);
@@ -91,6 +94,8 @@ bool hermitian_eigenbasis(LargeLane& lane, DeviceArena& arena, const large::Larg
   return true;
 }
 
+template bool takes_eigenbasis<double>(int64_t, const LargeLane&);
+template bool takes_eigenbasis<Complex>(int64_t, const LargeLane&);
 template bool hermitian_eigenbasis(LargeLane&, DeviceArena&, const large::LargeWatch&, LargeView<double>,
                                    LargeView<double>, const PartDone&);
 template bool hermitian_eigenbasis(LargeLane&, DeviceArena&, const large::LargeWatch&, LargeView<Complex>,

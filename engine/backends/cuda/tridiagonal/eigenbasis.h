@@ -15,11 +15,13 @@
 
 namespace svdserve::cuda {
 
-// Whether this is the way for a matrix of order n: cuSOLVER's is as quick for small ones, and takes larger ones.
+// Whether this is the way for a matrix of order n: cuSOLVER's is as quick for small ones, and takes larger ones. It takes
+// all on a device with less shared memory, or that cannot hold all blocks of a kernel at once.
+template <class E>
 bool takes_eigenbasis(int64_t n, const LargeLane& lane);
 
 // v := eigenvectors of g, n x n, by descending eigenvalue. Only g's lower triangle counts, and it is overwritten. Its
-// largest magnitude is near one. False: g is not finite, or T's parts did not converge; v is undefined then. Work may
+// largest magnitude is at most about one. False: g is not finite, or T's parts did not converge; v is undefined then. Work may
 // still run on the lane's stream. Uses the lane's pinned memory, and of the arena two matrices of g's size and a bit.
 // E: double or Complex. Throws large::LargeStop.
 template <class E>

@@ -97,7 +97,6 @@ struct Deflated {
 struct Workspace {
   Workspace(Pieces& pieces, int64_t n)
       : exchanged(pieces, n),
-        deflated_at(pieces.bytes()),
         deflated(pieces, n),
         tau(pieces.take<double>(n)),
         weight(pieces.take<double>(n)),
@@ -106,7 +105,6 @@ struct Workspace {
         packed(pieces.take<double>(n * pitch)),
         s(pieces.take<double>(n * pitch)) {}
   Exchanged exchanged;
-  uint64_t deflated_at;
   Deflated deflated;
   double *tau, *weight;
   int32_t* origin;

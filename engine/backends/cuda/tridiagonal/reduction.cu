@@ -66,8 +66,12 @@ struct Workspace {
 // After so many panels of a large matrix the host waits: it looks at the watch and tells the progress.
 constexpr int64_t kPanelsOfPart = 8, kLargeOrder = 4096;
 
-// A launch has all multiprocessors, and a small call waits for its end. 64 columns take 6 ms at n = 8192.
-constexpr int32_t kColumnsOfLargeOrder = 16;
+// A launch has all multiprocessors, and a small call waits for its end. 64 columns take 6 ms at n = 8192, so there are 16
+// in a launch, and fewer where a column is longer. To order 4096 they are the whole panel.
+int32_t columns_of_launch(int64_t n) {
+  constexpr int64_t kEntries = kReductionPanel * kLargeOrder * kLargeOrder;
+  return static_cast<int32_t>(std::clamp<int64_t>(kEntries / (n * n), 2, kReductionPanel));
+}
 
 // The panel in launches of so many columns.
 template <class E>
@@ -87,8 +91,14 @@ void enqueue_panel(LargeLane& lane, int32_t columns, ReductionCall<E>& call) {
 
 }  // namespace
 
+template <class E>
 bool can_reduce(int64_t n, const LargeLane& lane) {
-  return n <= int64_t{kReductionThreads} * lane.limits.multiprocessors;
+  int cooperates = 0, resident = 0;
+  require(cudaDeviceGetAttribute(&cooperates, cudaDevAttrCooperativeLaunch, lane.device),
+          "asking for a device's limits");
+  require(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, reduce_panel_kernel<E>, kReductionThreads, 0),
+          "asking for a kernel's limits");
+  return cooperates != 0 && resident > 0 && n <= int64_t{kReductionThreads} * lane.limits.multiprocessors;
 }
 
 template <class E>
@@ -106,7 +116,7 @@ void reduce_to_tridiagonal(LargeLane& lane, DeviceArena& arena, const large::Lar
     const int64_t count = std::min<int64_t>(kReductionPanel, n - 1 - first), next = first + count;
     call.first = static_cast<int32_t>(first);
     call.count = static_cast<int32_t>(count);
-    enqueue_panel(lane, n - first < kLargeOrder ? kReductionPanel : kColumnsOfLargeOrder, call);
+    enqueue_panel(lane, columns_of_launch(n - first), call);
     if (next < n - 1) {
       const int64_t rest = n - next;
       subtract_products(lane, a.block(next, first, rest, count), call.w.block(next, 0, rest, count),
@@ -119,6 +129,8 @@ void reduce_to_tridiagonal(LargeLane& lane, DeviceArena& arena, const large::Lar
   } while (first < n - 1);
 }
 
+template bool can_reduce<double>(int64_t, const LargeLane&);
+template bool can_reduce<Complex>(int64_t, const LargeLane&);
 template void reduce_to_tridiagonal(LargeLane&, DeviceArena&, const large::LargeWatch&, LargeView<double>,
                                     const TridiagonalForm<double>&, const large::PartDone&);
 template void reduce_to_tridiagonal(LargeLane&, DeviceArena&, const large::LargeWatch&, LargeView<Complex>,

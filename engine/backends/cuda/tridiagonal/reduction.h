@@ -4,7 +4,7 @@
 //
 // Panels of 64 columns. Within a panel each column takes one product of the trailing matrix with a vector. It reads the
 // lower triangle once, n^3 / 6 elements for all columns. Behind a panel cuBLAS subtracts
-// V W^H + W V^H. One kernel reduces a panel; two barriers of all multiprocessors a column are its latency.
+// V W^H + W V^H. One kernel reduces a panel, or a part of a long one; two barriers of all multiprocessors a column are its latency.
 //
 // Cost: 4/3 n^3 multiply-adds. The error is that of a backward stable reduction: |Q T Q^H - A| <= c n u |A|. Entries are
 // between 2^-300 and 2^300, or zeros: the caller scales.
@@ -29,11 +29,14 @@ struct TridiagonalForm {
   E* tau;
 };
 
-// Whether the device can reduce a matrix of order n: all blocks of the kernel must be resident together.
+// Whether the device can reduce a matrix of order n: all blocks of the kernel must be resident together. Waits for
+// nothing. E: double or Complex.
+template <class E>
 bool can_reduce(int64_t n, const LargeLane& lane);
 
 // Enqueues; waits now and then where it takes long, for the watch and the progress. Only the lower triangle of a counts.
-// The reflectors take its place below the diagonal, with their ones. E: double or Complex. Throws large::LargeStop.
+// The reflectors take its place below the diagonal, with their ones. All of ld x n elements are read, in pieces of 16
+// bytes: a is a whole matrix, ld even. E: double or Complex. Throws large::LargeStop.
 template <class E>
 void reduce_to_tridiagonal(LargeLane& lane, DeviceArena& arena, const large::LargeWatch& watch, large::LargeView<E> a,
                            const TridiagonalForm<E>& form, const large::PartDone& done = {});
