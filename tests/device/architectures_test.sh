@@ -9,7 +9,7 @@ shift 2
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 cuda=$root/engine/backends/cuda
 mkdir -p "$out"
-pairs=("sm_80:$cuda/large/p_step" "sm_100:$cuda/mimo/answers")
+pairs=("sm_80:$cuda/p_steps/gram_step" "sm_80:$cuda/tridiagonal/reduction" "sm_100:$cuda/mimo/answers")
 [[ ${SVDSERVE_TEST_SIZE:-} != long ]] ||
   pairs+=("sm_80:$generated/kernels_f32" "sm_87:$generated/kernels_c64" "sm_100:$generated/kernels_f64"
     "sm_100:$generated/block_f64")
