@@ -12,9 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/backends/cuda/large/library_work.h"
 #include "engine/backends/cuda/large/reflectors.h"
-#include "tests/device/device_bench.h"
+#include "tests/device/large_device.h"
 
 extern "C" {
 void dgemm_(const char*, const char*, const int*, const int*, const int*, const double*, const double*, const int*,
@@ -27,6 +26,11 @@ namespace svdserve::cuda {
 namespace {
 
 using device_bench::check;
+using device_bench::fetch;
+using device_bench::matrix;
+using device_bench::median_ms;
+using device_bench::upload;
+using Device = device_bench::LargeDevice;
 using large::LargeView;
 using large::Op;
 
@@ -45,36 +49,6 @@ void multiply_minus(bool adjoint, int m, int n, int k, const std::vector<Complex
   const Complex one{1, 0}, minus{-1, 0};
   const int lda = adjoint ? k : m;
   zgemm_(adjoint ? "C" : "N", "N", &m, &n, &k, &one, a.data(), &lda, b.data(), &k, &minus, c.data(), &m);
-}
-
-struct Device {
-  Device() : lane(take_lane(0)), memory(device_bench::device_memory(kBytes)), arena(memory, kBytes) {}
-  static constexpr uint64_t kBytes = uint64_t{12} << 30;
-  std::unique_ptr<LargeLane> lane;
-  void* memory;
-  DeviceArena arena;
-  LargeControl control;
-  large::LargeWatch watch{control};
-};
-
-template <class E>
-LargeView<E> matrix(Device& device, int64_t rows, int64_t cols) {
-  const int64_t ld = (rows + 15) / 16 * 16;
-  return {take_piece<E>(device.arena, ld * cols), rows, cols, ld};
-}
-template <class E>
-void upload(LargeView<E> to, const std::vector<E>& from) {
-  check(cudaMemcpy2D(to.data, to.ld * sizeof(E), from.data(), to.rows * sizeof(E), to.rows * sizeof(E), to.cols,
-                     cudaMemcpyHostToDevice),
-        "upload");
-}
-template <class E>
-std::vector<E> fetch(LargeView<E> from) {
-  std::vector<E> to(static_cast<size_t>(from.rows * from.cols));
-  check(cudaMemcpy2D(to.data(), from.rows * sizeof(E), from.data, from.ld * sizeof(E), from.rows * sizeof(E), from.cols,
-                     cudaMemcpyDeviceToHost),
-        "download");
-  return to;
 }
 
 template <class E>
@@ -203,25 +177,6 @@ void checks(Device& device) {
   });
 }
 
-double median_ms(Device& device, const std::function<void()>& before, const std::function<void()>& f) {
-  std::vector<double> ms;
-  cudaEvent_t marks[2];
-  for (cudaEvent_t& mark : marks) check(cudaEventCreate(&mark), "cudaEventCreate");
-  for (int i = 0; i < 8; ++i) {
-    before();
-    check(cudaEventRecord(marks[0], device.lane->stream), "recording");
-    f();
-    check(cudaEventRecord(marks[1], device.lane->stream), "recording");
-    check(cudaEventSynchronize(marks[1]), "a QR factorization");
-    float elapsed = 0;
-    check(cudaEventElapsedTime(&elapsed, marks[0], marks[1]), "cudaEventElapsedTime");
-    if (i > 0) ms.push_back(static_cast<double>(elapsed));
-  }
-  for (cudaEvent_t& mark : marks) cudaEventDestroy(mark);
-  std::sort(ms.begin(), ms.end());
-  return ms[ms.size() / 2];
-}
-
 template <class E>
 void times(Device& device, int64_t n) {
   Reflectors<E> reflectors(*device.lane, device.arena, device.watch);
@@ -242,7 +197,7 @@ void times(Device& device, int64_t n) {
           "sizing");
   work.allocate();
   const double geqrf = median_ms(
-      device, [&] { copy(a); },
+      device.lane->stream, 7, [&] { copy(a); },
       [&] {
         require(l.cusolverDnXgeqrf(device.lane->cusolver, device.lane->params, n, n, type, a.data, a.ld, type, tau,
                                    type, work.device, work.device_bytes, work.host.get(), work.host_bytes, work.info),
@@ -259,7 +214,7 @@ void times(Device& device, int64_t n) {
           "ormqr");
     double* const space = take_piece<double>(device.arena, elements);
     ormqr = median_ms(
-        device, [&] { copy(c); },
+        device.lane->stream, 7, [&] { copy(c); },
         [&] {
           (void)cusolverDnDormqr(device.lane->cusolver, CUBLAS_SIDE_LEFT, CUBLAS_OP_N, k, k, k, a.data, lda, tau,
                                  c.data, lda, space, elements, work.info);
@@ -267,9 +222,9 @@ void times(Device& device, int64_t n) {
     device.arena.give_back(space);
   }
   const double own = median_ms(
-      device, [&] { copy(a); }, [&] { reflectors.factor(a, t); });
+      device.lane->stream, 7, [&] { copy(a); }, [&] { reflectors.factor(a, t); });
   const double apply = median_ms(
-      device, [&] { copy(c); }, [&] { reflectors.apply(Op::kNone, a, t, c); });
+      device.lane->stream, 7, [&] { copy(c); }, [&] { reflectors.apply(Op::kNone, a, t, c); });
   std::printf("%-7s n %5lld  QR %8.2f ms, geqrf %8.2f: %.2f times as fast   Q C %8.2f ms, ormqr %8.2f\n",
               kIsComplex<E> ? "complex" : "real", static_cast<long long>(n), own, geqrf, geqrf / own, apply, ormqr);
   for (const void* p : {static_cast<const void*>(original.data), static_cast<const void*>(a.data),

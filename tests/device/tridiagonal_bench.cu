@@ -16,7 +16,7 @@
 
 #include "engine/backends/cuda/large/library_work.h"
 #include "engine/backends/cuda/tridiagonal/tridiagonal_eigen.h"
-#include "tests/device/device_bench.h"
+#include "tests/device/large_device.h"
 #include "tests/support/numerics/tridiagonal_samples.h"
 
 namespace svdserve::cuda {
@@ -163,22 +163,9 @@ class Case {
   }
 
   double median_ms() {
-    cudaEvent_t marks[2];
-    for (cudaEvent_t& mark : marks) check(cudaEventCreate(&mark), "cudaEventCreate");
-    std::vector<double> ms;
-    for (int i = 0; i < 6; ++i) {
-      check(cudaStreamSynchronize(device_.lane->stream), "eigenvectors");
-      check(cudaEventRecord(marks[0], device_.lane->stream), "recording");
-      solve();
-      check(cudaEventRecord(marks[1], device_.lane->stream), "recording");
-      check(cudaEventSynchronize(marks[1]), "eigenvectors");
-      float elapsed = 0;
-      check(cudaEventElapsedTime(&elapsed, marks[0], marks[1]), "cudaEventElapsedTime");
-      if (i > 0) ms.push_back(static_cast<double>(elapsed));
-    }
-    for (cudaEvent_t& mark : marks) cudaEventDestroy(mark);
-    std::sort(ms.begin(), ms.end());
-    return ms[ms.size() / 2];
+    cudaStream_t const stream = device_.lane->stream;
+    return device_bench::median_ms(
+        stream, 5, [&] { check(cudaStreamSynchronize(stream), "eigenvectors"); }, [&] { solve(); });
   }
 
  private:

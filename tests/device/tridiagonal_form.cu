@@ -11,50 +11,30 @@
 #include <functional>
 #include <vector>
 
-#include "engine/backends/cuda/large/library_work.h"
 #include "engine/backends/cuda/large/reflectors.h"
 #include "engine/backends/cuda/tridiagonal/eigenbasis.h"
 #include "engine/backends/cuda/tridiagonal/reduction.h"
-#include "tests/device/device_bench.h"
+#include "tests/device/large_device.h"
 
 namespace svdserve::cuda {
 namespace {
 
 using device_bench::check;
+using device_bench::fetch;
+using device_bench::median_ms;
+using device_bench::upload;
+using Device = device_bench::LargeDevice;
 using large::LargeView;
 using large::Op;
 
 int failures = 0;
 constexpr double kUnit = 0x1p-53;
 
-struct Device {
-  Device() : lane(take_lane(0)), memory(device_bench::device_memory(kBytes)), arena(memory, kBytes) {}
-  static constexpr uint64_t kBytes = uint64_t{12} << 30;
-  std::unique_ptr<LargeLane> lane;
-  void* memory;
-  DeviceArena arena;
-  LargeControl control;
-  large::LargeWatch watch{control};
-};
-
 template <class E>
 LargeView<E> matrix(Device& device, int64_t n) {
-  const int64_t ld = (n + 15) / 16 * 16;
-  return {take_piece<E>(device.arena, ld * n), n, n, ld};
+  return device_bench::matrix<E>(device, n, n);
 }
-template <class E>
-void upload(LargeView<E> to, const std::vector<E>& from) {
-  check(cudaMemcpy2D(to.data, to.ld * sizeof(E), from.data(), to.rows * sizeof(E), to.rows * sizeof(E), to.cols,
-                     cudaMemcpyHostToDevice),
-        "upload");
-}
-template <class E>
-std::vector<E> fetch(const E* from, int64_t ld, int64_t rows, int64_t cols) {
-  std::vector<E> to(static_cast<size_t>(rows * cols));
-  check(cudaMemcpy2D(to.data(), rows * sizeof(E), from, ld * sizeof(E), rows * sizeof(E), cols, cudaMemcpyDeviceToHost),
-        "download");
-  return to;
-}
+std::vector<double> fetch(double* from, int64_t n) { return fetch(LargeView<double>{from, n, 1, n}); }
 
 template <class E>
 std::vector<E> hermitian(int64_t n) {
@@ -97,7 +77,7 @@ Form<E> reduce(Device& device, const std::vector<E>& of, int64_t n) {
     reflectors.apply(Op::kNone, below, t, q.block(1, 0, n - 1, n));
   }
   check(cudaStreamSynchronize(device.lane->stream), "a reduction");
-  Form<E> form{fetch(d, n, n, 1), n > 1 ? fetch(e, n, n - 1, 1) : std::vector<double>(), fetch(q.data, q.ld, n, n)};
+  Form<E> form{fetch(d, n), n > 1 ? fetch(e, n - 1) : std::vector<double>(), fetch(q)};
   for (const void* p : {static_cast<const void*>(a.data), static_cast<const void*>(q.data), static_cast<const void*>(d),
                         static_cast<const void*>(e), static_cast<const void*>(tau), static_cast<const void*>(t)}) {
     device.arena.give_back(p);
@@ -149,7 +129,7 @@ std::vector<E> eigenbasis(Device& device, const std::vector<E>& of, int64_t n) {
   upload(a, of);
   const bool converged = hermitian_eigenbasis<E>(*device.lane, device.arena, device.watch, a, v);
   check(cudaStreamSynchronize(device.lane->stream), "an eigenbasis");
-  const std::vector<E> found = converged ? fetch(v.data, v.ld, n, n) : std::vector<E>();
+  const std::vector<E> found = converged ? fetch(v) : std::vector<E>();
   device.arena.give_back(a.data);
   device.arena.give_back(v.data);
   return found;
@@ -243,10 +223,10 @@ void check_large(Device& device, int64_t n) {
     upload(probes, x);
     reflectors.apply(Op::kNone, below, t.get(), probes.block(1, 0, n - 1, kProbes));
     check(cudaStreamSynchronize(device.lane->stream), "a product with Q");
-    return fetch(probes.data, probes.ld, n, kProbes);
+    return fetch(probes);
   };
   const std::vector<E> some(all.begin(), all.begin() + n * kProbes), q = times_q(some);
-  std::vector<E> rest = times_q(times_tridiagonal(fetch(d.get(), n, n, 1), fetch(e.get(), n, n, 1), some, n));
+  std::vector<E> rest = times_q(times_tridiagonal(fetch(d.get(), n), fetch(e.get(), n), some, n));
   double error = 0, size = 0, before = 0, after = 0;
   for (int64_t j = 0; j < kProbes; ++j) {
     for (int64_t k = 0; k < n; ++k) {
@@ -328,25 +308,6 @@ void checks(Device& device) {
   std::printf("a matrix with a NaN %s\n", refused ? "is refused" : "has eigenvectors: FAILED");
 }
 
-double median_ms(Device& device, const std::function<void()>& before, const std::function<void()>& f) {
-  std::vector<double> ms;
-  cudaEvent_t marks[2];
-  for (cudaEvent_t& mark : marks) check(cudaEventCreate(&mark), "cudaEventCreate");
-  for (int i = 0; i < 6; ++i) {
-    before();
-    check(cudaEventRecord(marks[0], device.lane->stream), "recording");
-    f();
-    check(cudaEventRecord(marks[1], device.lane->stream), "recording");
-    check(cudaEventSynchronize(marks[1]), "a reduction");
-    float elapsed = 0;
-    check(cudaEventElapsedTime(&elapsed, marks[0], marks[1]), "cudaEventElapsedTime");
-    if (i > 0) ms.push_back(static_cast<double>(elapsed));
-  }
-  for (cudaEvent_t& mark : marks) cudaEventDestroy(mark);
-  std::sort(ms.begin(), ms.end());
-  return ms[ms.size() / 2];
-}
-
 void require_library(cusolverStatus_t status) {
   check(status == CUSOLVER_STATUS_SUCCESS ? cudaSuccess : cudaErrorUnknown, "cuSOLVER");
 }
@@ -388,9 +349,9 @@ void times(Device& device, int64_t n) {
                           cudaMemcpyDeviceToDevice, device.lane->stream),
           "copying");
   };
-  const double peer =
-      median_ms(device, copy, [&] { sytrd(device.lane->cusolver, in, a.data, ld, d, e, tau, work, elements, info); });
-  const double own = median_ms(device, copy, [&] {
+  const double peer = median_ms(device.lane->stream, 5, copy,
+                                [&] { sytrd(device.lane->cusolver, in, a.data, ld, d, e, tau, work, elements, info); });
+  const double own = median_ms(device.lane->stream, 5, copy, [&] {
     reduce_to_tridiagonal<E>(*device.lane, device.arena, device.watch, a, {d, e, tau});
   });
   const double bytes = static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n) / 6 * sizeof(E);
@@ -399,8 +360,9 @@ void times(Device& device, int64_t n) {
               bytes / own * 1e-9, peer, peer / own);
   device.arena.give_back(work);
   const LargeView<E> v = matrix<E>(device, n);
-  const double basis =
-      median_ms(device, copy, [&] { (void)hermitian_eigenbasis<E>(*device.lane, device.arena, device.watch, a, v); });
+  const double basis = median_ms(device.lane->stream, 5, copy, [&] {
+    (void)hermitian_eigenbasis<E>(*device.lane, device.arena, device.watch, a, v);
+  });
   LibraryWork library(*device.lane, device.arena);
   const auto type = kIsComplex<E> ? CUDA_C_64F : CUDA_R_64F;
   const Libraries& l = libraries();
@@ -409,7 +371,7 @@ void times(Device& device, int64_t n) {
                                         &library.device_bytes, &library.host_bytes),
           "sizing");
   library.allocate();
-  const double syevd = median_ms(device, copy, [&] {
+  const double syevd = median_ms(device.lane->stream, 5, copy, [&] {
     require(l.cusolverDnXsyevd(device.lane->cusolver, device.lane->params, CUSOLVER_EIG_MODE_VECTOR,
                                CUBLAS_FILL_MODE_LOWER, n, type, a.data, a.ld, CUDA_R_64F, d, type, library.device,
                                library.device_bytes, library.host.get(), library.host_bytes, library.info),

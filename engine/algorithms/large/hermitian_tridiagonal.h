@@ -81,8 +81,7 @@ class HermitianTridiagonal {
     backend_.permute_rows(work_, reverse);
     backend_.permute_columns(work_, reverse);
     if (!backend_.eigenbasis(work_, v_, progress_.between(0, 1))) {
-      throw LargeStop{LargeStatus::kFault,
-                      "the library's eigensolver did not converge; ask for FACTORED, which has none"};
+      throw LargeStop{LargeStatus::kFault, "the eigensolver did not converge; ask for FACTORED, which has none"};
     }
     backend_.permute_rows(v_, reverse);
   }
