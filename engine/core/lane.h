@@ -74,9 +74,17 @@ struct ScalarLane {
       float r;
       asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(a.v));
       return ScalarLane(std::fma(r, std::fma(-a.v, r, 1.0f), r));
+    } else {
+      double r;
+      asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(r) : "d"(a.v));
+      r = __hiloint2double(__double2hiint(r), 1 << 30);  // not below 1 / a for the largest of its binade
+      const double error = std::fma(-a.v, r, 1.0);
+      r = std::fma(r, std::fma(error, error, error), r);
+      return ScalarLane(std::fma(r, std::fma(-a.v, r, 1.0), r));
     }
-#endif
+#else
     return ScalarLane(T(1) / a.v);
+#endif
   }
   friend SVD_HD ScalarLane sqrt_in_range(ScalarLane a) {
 #if defined(__CUDA_ARCH__)
@@ -85,9 +93,17 @@ struct ScalarLane {
       asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(a.v));
       const float y = a.v * r;
       return ScalarLane(std::fma(std::fma(-y, y, a.v), 0.5f * r, y));
+    } else {
+      double r;
+      asm("rsqrt.approx.ftz.f64 %0, %1;" : "=d"(r) : "d"(a.v));
+      const double error = std::fma(a.v, -(r * r), 1.0);
+      r = std::fma(std::fma(error, 0.375, 0.5), r * error, r);
+      const double y = a.v * r;
+      return ScalarLane(std::fma(std::fma(-y, y, a.v), 0.5 * r, y));
     }
-#endif
+#else
     return ScalarLane(std::sqrt(a.v));
+#endif
   }
   // The larger and the smaller of a and b, b where a is NaN; not for zeros of unlike signs.
   friend SVD_HD ScalarLane at_least(ScalarLane a, ScalarLane b) {

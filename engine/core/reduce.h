@@ -5,6 +5,9 @@
 //
 // which is what 8 threads do that exchange with neighbours at distance 4, 2, 1. One thread, a pack, a warp or a block
 // therefore gets the same bits. A term is fused into its partial sum.
+//
+// tree_sum_of() has the tree for any number of terms, and +0 for a sum of zeros. So terms that are zero do not matter.
+// Nor does it matter which partial is the first: the tree is the same if all numbers are shifted modulo 8.
 #if defined(SVDSERVE_ENGINE_CORE_REDUCE_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SVDSERVE_ENGINE_CORE_REDUCE_H_
 #undef SVDSERVE_ENGINE_CORE_REDUCE_H_
@@ -36,8 +39,22 @@ SVD_HD Sum sum_of(int n, const Sum& zero, Add add) {
   return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
 }
 
-// The same of k terms that are sums themselves. Where k is known at run time only, the code has one add and compiles in
-// half the time. sum_of() has 25, each with the 32 of the inner sum.
+template <class Sum, class Add>
+SVD_HD Sum tree_sum_of(int n, const Sum& zero, Add add) {
+  Sum s[8];
+  SVD_UNROLL for (int p = 0; p < 8; ++p) s[p] = p < n ? add(zero, p) : zero;
+  int i = 8;
+  for (; i + 8 <= n; i += 8) {
+    SVD_UNROLL for (int p = 0; p < 8; ++p) s[p] = add(s[p], i + p);
+  }
+  SVD_UNROLL for (int p = 0; p < 8; ++p) {
+    if (i + p < n) s[p] = add(s[p], i + p);
+  }
+  return (((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]))) + zero;
+}
+
+// As sum_of(), of k terms that are sums themselves. Where k is known at run time only, the code has one add and compiles
+// in half the time. sum_of() has 25, each with the 32 of the inner sum.
 template <class Size, class Sum, class Add>
 SVD_HD Sum sum_of_sums(Size k, const Sum& zero, Add add) {
   if constexpr (Size::kValue != 0) {

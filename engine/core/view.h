@@ -15,14 +15,34 @@ SVD_KERNEL_BEGIN
 
 template <int N>
 struct FixedSize {
-  static constexpr int kValue = N;  // 0 means: known at run time
+  static constexpr int kValue = N, kLimit = 0;  // 0 means: known at run time; no bound
   SVD_HD constexpr operator int() const { return N; }
 };
 struct RuntimeSize {
-  static constexpr int kValue = 0;
+  static constexpr int kValue = 0, kLimit = 0;
   int n;
   SVD_HD constexpr operator int() const { return n; }
 };
+// A number up to N.
+template <int N>
+struct BoundedSize {
+  static constexpr int kValue = 0, kLimit = N;
+  int n;
+  SVD_HD constexpr operator int() const { return n; }
+};
+
+// f(0) .. f(n - 1). Where a bound is known the loop is unrolled that far, so that arrays that f indexes stay in registers.
+template <class Size, class F>
+SVD_HD void for_each_below(int n, F f) {
+  if constexpr (Size::kLimit != 0) {
+    SVD_UNROLL for (int i = 0; i < Size::kLimit; ++i) {
+      if (i >= n) break;
+      f(i);
+    }
+  } else {
+    SVD_UNROLL for (int i = 0; i < n; ++i) f(i);
+  }
+}
 
 // An m x n matrix of elements in each lane, column-major with leading dimension ld (in elements). Not owned.
 template <class E>

@@ -13,11 +13,19 @@ constexpr int lane_block(int slot_bytes) { return slot_bytes <= 600 ? 128 : 64; 
 // precision is three times the code: 8 x 8 would not fit the instruction cache.
 constexpr int largest_register_dqds(int real_bytes) { return real_bytes == 4 ? 8 : 4; }
 
-// A matrix of more bytes does not fit the registers of one thread beside what its kernel needs: a team works on it.
-inline constexpr int kLargestRegisterMatrixBytes = 6 * 6 * 16;
-
-// A larger one of those that fit leaves room for too few threads to hide the latency of dqds: a second kernel does it.
+// A larger matrix leaves a thread that has it alone too few neighbours to hide the latency of dqds: a second kernel does
+// it.
 inline constexpr int kLargestFusedMatrixBytes = 6 * 6 * 8;
+
+// BIDIAGONAL in the registers of a few threads: sizes are rounded up to multiples of this. Threads for a matrix of so many
+// bytes, as few as have the registers: the scalars of a reflector are computed by each. Those of a block.
+inline constexpr int kGridSizes = 4;
+constexpr int grid_threads(int bytes, int real_bytes) {
+  int threads = 4;
+  while (bytes > threads * (real_bytes == 4 ? 512 : 576)) threads *= 2;
+  return threads;
+}
+inline constexpr int kGridBlock = 128;
 
 // Threads of a team: for matrices of up to so many columns, and of more.
 inline constexpr int kSmallTeamColumns = 16, kSmallTeam = 8, kLargeTeam = 16;

@@ -7,7 +7,7 @@ a matrix in each thread of a block. A loop that is not unrolled moves a matrix i
 an array indexed by a number that the compiler does not know.
 
 The kernels that orthogonalize the block pairs of a large matrix are checked, too. They keep nothing outside of registers
-and shared memory either.
+and shared memory either. So are those of BIDIAGONAL in which a few threads have a matrix, of every type.
 """
 import dataclasses
 import itertools
@@ -33,6 +33,7 @@ INNER = re.compile(r"::inner_kernel<(double|svdserve::Complex), (?:\(int\))?(\d+
 INNER_WANTED = {("double", 64, False), ("double", 128, False), ("svdserve::Complex", 64, False), ("double", 64, True),
                 ("svdserve::Complex", 64, True)}
 INNER_STACK_OF_MANY = 48
+GRID = re.compile(r"grid_bidiagonalize_kernel<.*?(Real|Complex)Element<.*?(float|double)[ >]+, (?:\(int\))?(\d+)>")
 KERNEL = re.compile(r"(lane_kernel|lane_bidiagonalize_kernel)<.*?(Real|Complex)Element<.*?(float|double)[ >]+,"
                     r" (?:\(int\))?(\d+)(?:, \([\w:]+\)(\d+))?>")
 # Beyond 64 columns or not; values alone, with U, with U and V.
@@ -124,6 +125,22 @@ def check_inner(report):
                      for architecture, shapes in seen.items() for missing in sorted(INNER_WANTED - shapes)]
 
 
+def check_grid(report):
+    """The same for matrices that a few threads share: one line for every fault."""
+    kernels = parse(report)
+    demangle(kernels)
+    faults, seen = [], {}
+    for kernel in kernels:
+        if found := GRID.search(kernel.name):
+            seen.setdefault(kernel.architecture, set()).add(DTYPES[f"{found[1]}Element<{found[2]}>"])
+            if kernel.memory != (0, 0, 0):
+                faults.append(f"{kernel.name}, {kernel.architecture}: stack or spills, {kernel.memory}")
+    if not seen:
+        faults.append("no grid_bidiagonalize_kernel is in the report")
+    return faults + [f"{architecture}: no grid_bidiagonalize_kernel for {missing}"
+                     for architecture, types in seen.items() for missing in sorted(set(DTYPES.values()) - types)]
+
+
 def planted_faults():
     """The check itself: a report of all kernels, then one with a stack frame, one with a spill, and one too few."""
     def entry(dtype, k, memory="0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads"):
@@ -162,6 +179,15 @@ def planted_faults():
     assert check_inner(real + complex_one + complex_many) == []
     assert len(check_inner(real + complex_one)) == 1 and len(check_inner("")) == 1
     assert len(check_inner(real + complex_one + inner("NS_7ComplexE", 64, few.replace("48", "56"), 1))) == 1
+    def grid(element, lane, memory="0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads"):
+        name = (f"_ZN8svdserve4cuda25grid_bidiagonalize_kernelINS_6scalar{element}ElementINS2_10ScalarLaneI{lane}EEEELi16"
+                "EEEvNS0_10SquareCallINT_6ScalarEEENS0_7BetweenIS7_EE")
+        return (f"ptxas info    : Compiling entry function '{name}' for 'sm_90'\n"
+                f"ptxas info    : Function properties for {name}\n    {memory}\n")
+    grids = grid("11Real", "f") + grid("11Real", "d") + grid("14Complex", "f")
+    assert check_grid(grids + grid("14Complex", "d")) == []
+    assert len(check_grid(grids)) == 1 and len(check_grid("")) == 1
+    assert len(check_grid(grids + grid("14Complex", "d", "8 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads"))) == 1
     spilling = inner("NS_7ComplexE", 64, "0 bytes stack frame, 4 bytes spill stores, 0 bytes spill loads")
     assert len(check_inner(real + spilling + complex_many)) == 1
 
@@ -172,7 +198,7 @@ def main():
     faults = [f"{path} is missing: build again" for path in reports if not path.exists()]
     report = "".join(path.read_text(encoding="utf-8") for path in reports if path.exists())
     found, needless = check(report, KNOWN)
-    faults += found + check_inner(report)
+    faults += found + check_inner(report) + check_grid(report)
     for dtype, k in sorted(needless, key=str):
         print(f"{dtype} {k} needs no stack any more: its entry in KNOWN can go")
     print("\n".join(faults) or "no stack, no spills, but for what is KNOWN")

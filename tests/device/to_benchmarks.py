@@ -58,8 +58,8 @@ def checks(parts):
         rows.append(("the same bits on GPU and CPU", f"{sum(int(x[1]) for x in compared):,} matrices".replace(",", " "),
                      f"{sum(int(x[2]) for x in compared)} differ"))
     for line in parts.get("arithmetic", []):
-        if found := re.match(r"(.*): (\d+)( floats)?, (\d+) differ", line):
-            rows.append((f"arithmetic: {found[1]}", f"{int(found[2]):,}".replace(",", " "), f"{found[4]} differ"))
+        if found := re.match(r"(.*): (\d+)( floats| numbers)?, (\d+) (differ|poor)", line):
+            rows.append((f"arithmetic: {found[1]}", f"{int(found[2]):,}".replace(",", " "), f"{found[4]} {found[5]}"))
     contract = [re.match(r"contract of k > 32: (\d+) failures", x) for x in parts.get("contract", [])]
     if contract := [x for x in contract if x]:
         types = len({line.split()[0] for line in parts["contract"] if line.startswith(DTYPES)})

@@ -10,32 +10,12 @@
 #include "engine/algorithms/blocks/warp_jacobi.h"
 #include "tests/support/numerics/dead_lines.h"
 #include "tests/support/numerics/effort.h"
-#include "tests/support/numerics/fiber_block.h"
+#include "tests/support/numerics/fiber_team.h"
 #include "tests/support/numerics/matrix_generators.h"
 #include "tests/support/numerics/scalar_elements.h"
 
 namespace svdserve::numerics {
 namespace {
-
-// One of the teams of a warp. All of them have the same matrix, and so take the same way.
-template <int kThreads>
-class FiberTeam {
- public:
-  explicit FiberTeam(const FiberBlock::Thread& thread) : thread_(thread) {}
-  int index() const { return thread_.index() % kThreads; }
-  bool any(bool b) const { return thread_.any_of_warp(b); }
-  template <class T>
-  T from_lane(T x, int lane) const {
-    return thread_.from_lane(x, thread_.index() / kThreads * kThreads + lane);
-  }
-  template <class T>
-  T exchanged(T x, int distance) const {
-    return thread_.exchanged(x, distance);
-  }
-
- private:
-  FiberBlock::Thread thread_;
-};
 
 // U, S and V, all as numbers, every zero +0.
 template <class T>

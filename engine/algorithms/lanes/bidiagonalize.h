@@ -11,6 +11,9 @@
 // Here a step's matrix stays in registers or in the first-level cache, and the two updates are made one after the
 // other.
 //
+// Where a thread of a GPU cannot hold A, threads share it (blocks/bidiagonalize_in_registers.h). Sums are trees there,
+// whatever their number of terms, so that their order does not depend on which thread has which term.
+//
 // Cost: 8/3 k^3 flops real (4 x complex), 2k - 3 reflectors.
 //
 // Accuracy: backward stable; |s(B) - s(A)| <= c k u s_max with c of order one in practice.
@@ -27,25 +30,60 @@
 
 SVD_KERNEL_BEGIN
 
+// Whether a thread of a GPU holds a k x k matrix alone: no more than fit its registers beside what the kernel needs.
+template <class E>
+SVD_HD constexpr bool fits_one_thread(int k) {
+  constexpr int kLargestBytes = 6 * 6 * 16;
+  return k <= 8 && k * k * E::kComponents * static_cast<int>(sizeof(typename E::Scalar)) <= kLargestBytes;
+}
+
+// The sums of the reflectors of a k x k matrix.
+template <class E, class Size>
+struct BidiagonalSums {
+  using Lane = typename E::Lane;
+  Size k;
+
+  template <class Sum, class Add>
+  SVD_HD Sum sum(int n, const Sum& zero, Add add) const {
+    if (fits_one_thread<E>(k)) return sum_of(n, zero, add);
+    return tree_sum_of(n, zero, add);
+  }
+  // x(0) .. x(n - 1), y(0) .. y(n - 1): elements.
+  template <class Get>
+  SVD_HD Reflector<E> reflector(int n, Get x) const {
+    return reflector_of<E>(sum(n, Lane(0), [&](Lane s, int i) SVD_LAMBDA { return add_square(s, E(x(i))); }), x(0));
+  }
+  template <class GetX, class GetY>
+  SVD_HD E product(int n, GetX x, GetY y) const {
+    return sum(n, zero_element<E>(), [&](const E& s, int i) SVD_LAMBDA { return add_product(s, E(x(i)), E(y(i))); });
+  }
+};
+
 template <class Team, class A, class Size>
 SVD_HD void bidiagonalize(const Team& team, A a, Size k, typename A::Element::Lane* q, typename A::Element::Lane* e) {
   using E = typename A::Element;
   using Lane = typename E::Lane;
+  const BidiagonalSums<E, Size> sums{k};
   SVD_UNROLL for (int j = 0; j < k - 1; ++j) {
-    // From the left, x = A(j:, j): A(j:, c) -= u (g u^H A(j:, c)).
-    const Reflector<E> left = column_reflector(a, k, j);
+    // From the left, u = A(j:, j): A(j:, c) -= u (g u^H A(j:, c)).
+    const auto u = [&](int i) SVD_LAMBDA { return a(j + i, j); };
+    const Reflector<E> left = sums.reflector(k - j, u);
     q[j] = left.norm2;
-    reflect_columns(team, a, k, k, j, left);
+    team.once([&]() SVD_LAMBDA { a(j, j) = left.u0; });
+    team.for_each(j + 1, k, [&](int c) SVD_LAMBDA {
+      const auto y = [&](int i) SVD_LAMBDA { return a(j + i, c); };
+      const E w = scaled(sums.product(k - j, u, y), left.g);
+      SVD_UNROLL for (int i = j; i < k; ++i) a(i, c) = subtract_product(a(i, c), a(i, j), w);
+    });
     if (j + 2 < k) {
-      // From the right, x = A(j, j+1:)^H: A(r, j+1:) -= (g A(r, j+1:) u) u^H.
-      const auto x = [&](int i) SVD_LAMBDA { return a(j, j + 1 + i); };
-      const Reflector<E> h = make_reflector<E>(k - 1 - j, x);
-      e[j] = h.norm2;
-      team.once([&]() SVD_LAMBDA { a(j, j + 1) = h.u0; });
+      // From the right, u = A(j, j+1:)^T: A(r, j+1:) -= (g A(r, j+1:) conj(u)) u^T.
+      const auto u = [&](int i) SVD_LAMBDA { return a(j, j + 1 + i); };
+      const Reflector<E> right = sums.reflector(k - 1 - j, u);
+      e[j] = right.norm2;
+      team.once([&]() SVD_LAMBDA { a(j, j + 1) = right.u0; });
       team.for_each(j + 1, k, [&](int r) SVD_LAMBDA {
-        // With u = x^T (not conjugated): row r loses g (u^H row_r) u, which is the same reflection.
         const auto y = [&](int i) SVD_LAMBDA { return a(r, j + 1 + i); };
-        const E w = scaled(inner_product<E>(k - 1 - j, x, y), h.g);
+        const E w = scaled(sums.product(k - 1 - j, u, y), right.g);
         SVD_UNROLL for (int c = j + 1; c < k; ++c) a(r, c) = subtract_product(a(r, c), a(j, c), w);
       });
     } else {

@@ -88,7 +88,8 @@ SVD_HD Lane laguerre_shift(int n, Lane f, Lane f2) {
   return select(spread <= Lane(F::kRangeLargest), s, Lane(0));
 }
 
-// other: 2 k lanes of scratch. Returns the lanes whose q are not the values: those left to bisection.
+// other: 2 k lanes of scratch, or 2 N where k is a BoundedSize<N>. Returns the lanes whose q are not the values: those
+// left to bisection.
 template <class Lane, class Size>
 SVD_HD typename Lane::Mask dqds(Size k, Lane* q, Lane* e, Lane* other) {
   using T = typename Lane::Scalar;
@@ -103,6 +104,7 @@ SVD_HD typename Lane::Mask dqds(Size k, Lane* q, Lane* e, Lane* other) {
   constexpr T kU = FloatTraits<T>::kUnitRoundoff;
   constexpr T kLoose = kU * kU / 16, kFound = kU * kU;
   constexpr T kLower = 1 - 0x1p-6;
+  const int half = Size::kLimit != 0 ? Size::kLimit : k;  // of `other`
   const Lane zero(0), one(1);
   // Takes the place of a shift of zero: it moves no value that could be told from zero; without it a p could be.
   const Lane tiny(FloatTraits<T>::kNegligibleSquare);
@@ -123,7 +125,7 @@ SVD_HD typename Lane::Mask dqds(Size k, Lane* q, Lane* e, Lane* other) {
       Lane this_q = q[0], last_e = zero;
       Lane d = this_q + step;
       LaguerreSums<Lane> sums;
-      SVD_UNROLL for (int i = 0; i < n - 1; ++i) {
+      for_each_below<Size>(n - 1, [&](int i) SVD_LAMBDA {
         const Lane next_q = q[i + 1], this_e = e[i];
         const Lane p = at_least(d + this_e, tiny);
         const Lane r = reciprocal(p);
@@ -132,16 +134,16 @@ SVD_HD typename Lane::Mask dqds(Size k, Lane* q, Lane* e, Lane* other) {
         last_e = this_e * t;
         if constexpr (kInRegisters) {
           other[i] = p;
-          other[k + i] = last_e;
+          other[half + i] = last_e;
         } else {
           other[i] = this_q;
-          other[k + i] = this_e;
+          other[half + i] = this_e;
           q[i] = select(active, p, this_q);
           e[i] = select(active, last_e, this_e);
         }
         d = fma(d, t, step);
         this_q = next_q;
-      }
+      });
       leading_f = select(active, sums.f, leading_f);
       leading_f2 = select(active, sums.f2, leading_f2);
       const Lane p = at_least(d + joining, tiny);
@@ -151,13 +153,13 @@ SVD_HD typename Lane::Mask dqds(Size k, Lane* q, Lane* e, Lane* other) {
       if constexpr (kInRegisters) {
         SVD_UNROLL for (int i = 0; i < n - 1; ++i) {
           q[i] = select(good, other[i], q[i]);
-          e[i] = select(good, other[k + i], e[i]);
+          e[i] = select(good, other[half + i], e[i]);
         }
       } else if (any_of(bad)) {
-        SVD_UNROLL for (int i = 0; i < n - 1; ++i) {
+        for_each_below<Size>(n - 1, [&](int i) SVD_LAMBDA {
           q[i] = select(bad, other[i], q[i]);
-          e[i] = select(bad, other[k + i], e[i]);
-        }
+          e[i] = select(bad, other[half + i], e[i]);
+        });
       }
       q[n - 1] = select(good, p, q[n - 1]);
       sigma = select(good, sigma + s, sigma);

@@ -94,7 +94,7 @@ struct BisectionOperands {
   Lane *q, *e, *s;
 };
 // Step 2, BIDIAGONAL, from the bidiagonal matrix: s_i in any order, which may take the place of q. q and e are
-// overwritten. backup: 2 k lanes of scratch. again() gives the operands of bisection for the lanes that dqds leaves to
+// overwritten. backup: scratch as dqds() wants it. again() gives the operands of bisection for the lanes that dqds leaves to
 // it, which are rare.
 template <class Lane, class Size, class Again>
 SVD_HD void bidiagonal_values(Size k, Lane* q, Lane* e, Lane* backup, Again again, Lane* s) {

@@ -41,6 +41,24 @@ class WarpThreads {
   unsigned mask_;
 };
 
+// The same where all threads of the warp make every call together: an exchange needs no mask that the compiler does not
+// know.
+template <int kThreads>
+class WarpPart {
+ public:
+  static_assert(kThreads > 1 && 32 % kThreads == 0);
+  __device__ __forceinline__ int index() const { return static_cast<int>(threadIdx.x) % kThreads; }
+  static constexpr int count() { return kThreads; }
+  template <class T>
+  __device__ __forceinline__ T from_lane(T x, int lane) const {
+    return __shfl_sync(~0u, x, lane, kThreads);
+  }
+  template <class T>
+  __device__ __forceinline__ T exchanged(T x, int distance) const {
+    return __shfl_xor_sync(~0u, x, distance, kThreads);
+  }
+};
+
 // A thread block of one dimension, whole warps.
 struct BlockThreads {
   __device__ __forceinline__ int index() const { return static_cast<int>(threadIdx.x); }

@@ -9,14 +9,19 @@
 
 namespace svdserve::cuda {
 
-// Whether dqds runs in registers. K = 0: k is known at run time.
+// K: the size of the matrices where it is known, else the largest that they may have, beyond kLargestFixedSize. 0: any.
+template <int K>
+inline constexpr bool kIsFixed = K != 0 && K <= kLargestFixedSize;
+
+// Whether dqds has all of its arrays in registers. Else it has the backup of q and e there: shared memory, which holds
+// both, then has room for twice as many threads.
 template <class T, int K>
 inline constexpr bool kDqdsInRegisters = K != 0 && K <= largest_register_dqds(sizeof(T));
 
 // Numbers of shared memory that a thread has, an odd number. BIDIAGONAL: with dqds in registers what is kept for
-// bisection, else q or s, e, and the backup of both. Others: s.
+// bisection, else q or s, and e. Others: s.
 constexpr int finish_slot(Method method, int k, bool in_registers) {
-  return (method != Method::kBidiagonal ? k : in_registers ? 3 * k : 4 * k) | 1;
+  return (method != Method::kBidiagonal ? k : in_registers ? 3 * k : 2 * k) | 1;
 }
 
 // s of matrix m, in any order. BISECTION comes with its s in q, like JACOBI.
@@ -31,18 +36,19 @@ __device__ __forceinline__ void found_values(const Between<T>& from, int64_t cou
   } else {
     SVD_UNROLL for (int i = 0; i < k; ++i) slot[i] = Lane<T>(from.q[i * count + m]);
     if constexpr (kMethod == Method::kBidiagonal) {
-      const scalar::RuntimeSize size{run_time_k};
-      Lane<T>*const e = slot + k, *const backup = e + k;
+      const scalar::BoundedSize<K> size{run_time_k};
+      Lane<T>* const e = slot + k;
+      Lane<T> backup[2 * K], found[K];
       for (int i = 0; i < size - 1; ++i) e[i] = Lane<T>(from.e[i * count + m]);
       // Few matrices need bisection, and its operands are read a second time.
       const auto again = [&] {
         for (int i = 0; i < size; ++i) slot[i] = Lane<T>(from.q[i * count + m]);
         for (int i = 0; i < size - 1; ++i) e[i] = Lane<T>(from.e[i * count + m]);
-        return scalar::BisectionOperands<Lane<T>>{slot, e, backup};
+        return scalar::BisectionOperands<Lane<T>>{slot, e, found};
       };
       scalar::bidiagonal_values(size, slot, e, backup, again, slot);
     }
-    if constexpr (K != 0) {
+    if constexpr (kIsFixed<K>) {
       SVD_UNROLL for (int i = 0; i < k; ++i) s[i] = slot[i];
     }
   }
@@ -53,12 +59,12 @@ __global__ void __launch_bounds__(kFinishBlock) finish_kernel(const SquareCall<T
   const int64_t m = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (m >= call.count) return;
   extern __shared__ __align__(16) unsigned char shared_bytes[];
-  std::conditional_t<K != 0, scalar::FixedSize<K>, scalar::RuntimeSize> k;
-  if constexpr (K == 0) k.n = call.k;
+  std::conditional_t<kIsFixed<K>, scalar::FixedSize<K>, scalar::RuntimeSize> k;
+  if constexpr (!kIsFixed<K>) k.n = call.k;
   Lane<T>* const slot = reinterpret_cast<Lane<T>*>(shared_bytes) +
                         static_cast<int>(threadIdx.x) * finish_slot(kMethod, k, kDqdsInRegisters<T, K>);
-  Lane<T> registers[K != 0 ? K : 1];
-  Lane<T>* const s = K != 0 ? registers : slot;
+  Lane<T> registers[kIsFixed<K> ? K : 1];
+  Lane<T>* const s = kIsFixed<K> ? registers : slot;
   found_values<T, kMethod, K>(from, call.count, m, k, call.k, slot, s);
   const auto exponent = [&](int i) {
     return Lane<T>(kMethod == Method::kJacobi ? from.e[i * call.count + m] : from.exponent[m]);

@@ -1,9 +1,7 @@
-// Matrices too large for one thread's registers: a team of threads has one in shared memory.
+// JACOBI of matrices too large for one thread's registers: a team of threads has one in shared memory.
 //
-//   bidiagonalize_kernel   A -> q, e (Between)         a team a matrix
-//   jacobi_kernel          A -> s, exponents (Between)  a team a matrix
-// finish_kernel.h has the rest. A team does well what goes beside each other (columns), and cannot share the
-// recurrences of dqds: the two want different numbers of threads.
+//   jacobi_kernel   A -> s, exponents (Between)
+// finish_kernel.h has the rest.
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_LANES_TEAM_KERNELS_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_LANES_TEAM_KERNELS_H_
 
@@ -85,34 +83,6 @@ __device__ __forceinline__ const Lane<typename E::Scalar>* load_square(const Tea
   load_matrix(team, from, k, k, call.row_major ? k : 1, call.row_major ? 1 : k, a, threads);
   return reinterpret_cast<const Lane<typename E::Scalar>*>(call.exponents == nullptr ? nullptr
                                                                                      : call.exponents + m * k);
-}
-
-template <class E, int kThreads>
-__global__ void __launch_bounds__(kTeamBlock)
-    bidiagonalize_kernel(const SquareCall<typename E::Scalar> call, const Between<typename E::Scalar> to) {
-  using Kernel = TeamKernel<E, kThreads>;
-  using T = typename E::Scalar;
-  extern __shared__ __align__(16) unsigned char shared_bytes[];
-  const typename Kernel::Team team;
-  const int k = call.k;
-  const int64_t m = Kernel::number();
-  if (m >= call.count) return;
-  const TeamStorage<E> storage(reinterpret_cast<T*>(shared_bytes), Kernel::in_block(), k, k);
-  const scalar::MatrixView<E> a{storage.matrix, TeamStorage<E>::leading_dimension(k)};
-  Lane<T>* const exponents = storage.vectors;
-  Lane<T>* const q = exponents + k;
-  Lane<T>* const e = q + k;
-  const Lane<T>* const given = load_square(team, call, m, a, kThreads);
-  const bool finite = scalar::scaled_bidiagonal(team, a, scalar::RuntimeSize{k}, given, exponents, q, e).m;
-  team.sync();
-  for (int i = team.rank(); i < k; i += kThreads) {
-    to.q[i * call.count + m] = q[i].v;
-    if (i < k - 1) to.e[i * call.count + m] = e[i].v;
-  }
-  if (team.rank() == 0) {
-    to.exponent[m] = exponents[0].v;
-    to.state[m] = T(finite ? kOkState : kNonFiniteState);
-  }
 }
 
 template <class E, int kThreads>

@@ -2,7 +2,7 @@
 //
 //   BISECTION   interlace, bidiagonal, bisection, finish
 //   small       lane_kernel              k <= kLargestFixedSize; BIDIAGONAL only while a matrix fits the registers
-//   otherwise   bidiagonalize or jacobi kernel, finish
+//   otherwise   BIDIAGONAL: grid_bidiagonalize, JACOBI: jacobi kernel; finish
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_LANES_VALUES_LAUNCH_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_LANES_VALUES_LAUNCH_H_
 
@@ -10,6 +10,7 @@
 #include "engine/backends/cuda/device/launch_context.h"
 #include "engine/backends/cuda/lanes/bisection_kernels.h"
 #include "engine/backends/cuda/lanes/finish_kernel.h"
+#include "engine/backends/cuda/lanes/grid_kernels.h"
 #include "engine/backends/cuda/lanes/lane_kernel.h"
 #include "engine/backends/cuda/lanes/team_kernels.h"
 
@@ -39,15 +40,15 @@ class ValuesLaunch {
     } else if (in_lanes()) {
       method_ == Method::kJacobi ? by_lanes<Method::kJacobi, 1>(launch, call)
                                  : by_lanes<Method::kBidiagonal, 1>(launch, call);
-    } else {
+    } else if (method_ == Method::kJacobi) {
       k_ <= kSmallTeamColumns ? by_teams<kSmallTeam>(launch, call) : by_teams<kLargeTeam>(launch, call);
+    } else {
+      by_grid<kGridSizes>(launch, call);
     }
   }
 
  private:
-  static constexpr bool fits_registers(int k) {
-    return k <= kLargestFixedSize && k * k * static_cast<int>(sizeof(E)) <= kLargestRegisterMatrixBytes;
-  }
+  static constexpr bool fits_registers(int k) { return k <= kLargestFixedSize && scalar::fits_one_thread<E>(k); }
   static constexpr bool is_split(int k) {
     return fits_registers(k) && k * k * static_cast<int>(sizeof(E)) > kLargestFusedMatrixBytes;
   }
@@ -76,15 +77,32 @@ class ValuesLaunch {
   void by_teams(Launch* launch, const SquareCall<T>& call) const {
     const int team_bytes = TeamKernel<E, kThreads>::team_bytes(k_, k_), block = team_block(kThreads, team_bytes);
     const int teams = block / kThreads;
-    if (method_ == Method::kJacobi) {
-      launch->operator()<jacobi_kernel<E, kThreads>>(blocks_for(call.count, teams), block, teams * team_bytes, call,
-                                                     between_);
-      finish<Method::kJacobi, 0>(launch, call, between_);
-    } else {
-      launch->operator()<bidiagonalize_kernel<E, kThreads>>(blocks_for(call.count, teams), block, teams * team_bytes,
-                                                            call, between_);
-      finish<Method::kBidiagonal, 0>(launch, call, between_);
+    launch->operator()<jacobi_kernel<E, kThreads>>(blocks_for(call.count, teams), block, teams * team_bytes, call,
+                                                   between_);
+    finish<Method::kJacobi, 0>(launch, call, between_);
+  }
+
+  template <int K>
+  void by_grid(Launch* launch, const SquareCall<T>& call) const {
+    if constexpr (K <= kLargestReproducible) {
+      using Grid = BidiagonalGrid<E, K>;
+      if constexpr (Grid::kFits && !fits_registers(K)) {
+        if (k_ <= K) {
+          launch->operator()<grid_bidiagonalize_kernel<E, K>>(blocks_for(call.count, Grid::kTeams), kGridBlock, 0, call,
+                                                              between_);
+          return finish_grid<K>(launch, call);
+        }
+      }
+      by_grid<K + kGridSizes>(launch, call);
     }
+  }
+  // Matrices of up to 8 columns have kernels for their size.
+  template <int K>
+  void finish_grid(Launch* launch, const SquareCall<T>& call) const {
+    if constexpr (K == kLargestFixedSize && !fits_registers(K - 1)) {
+      if (k_ == K - 1) return finish<Method::kBidiagonal, K - 1>(launch, call, between_);
+    }
+    finish<Method::kBidiagonal, K>(launch, call, between_);
   }
 
   template <Method kMethod, int K>
