@@ -38,7 +38,7 @@ class BidiagonalizeInRegisters {
   using L = typename E::Lane;
   using T = typename E::Scalar;
 
-  // k: columns of the matrix. What lies beyond them in a is zero. threads.index() < kThreads.
+  // k: columns of the matrix; rows and columns of a beyond it are zero. threads.index() < kThreads.
   SVD_HD BidiagonalizeInRegisters(const Threads& threads, int k)
       : threads_(threads), k_(k), r_(threads.index() % R), c_(threads.index() / R) {}
 
