@@ -23,11 +23,18 @@ constexpr double kLargestJacobiTolerance = 1;
 // search found are 47 for k <= 16, 67 for k <= 64 and 108 for k <= 128; nothing is gained by a limit near them.
 constexpr int32_t kDefaultUnsortedSweeps = kLargestMaxSweeps;
 
+// AUTO that no tolerance and no limit of sweeps makes JACOBI beyond the k of equal bits.
+bool is_open(const Options& options) {
+  return options.method == Method::kAuto && options.tolerance == 0 && options.max_sweeps == 0;
+}
+
 // AUTO: BIDIAGONAL is the fastest within the bound for values alone; vectors, and what is too large for it on a GPU, are
 // JACOBI's.
-constexpr Method resolve(Method asked, bool vectors, int64_t k) {
-  if (asked != Method::kAuto) return asked;
-  return vectors || k > kLargestReproducible ? Method::kJacobi : Method::kBidiagonal;
+Method resolve(const Options& options, bool vectors, const Problem& problem) {
+  if (options.method != Method::kAuto) return options.method;
+  const int64_t k = values_per_matrix(problem);
+  const int64_t largest = is_open(options) ? largest_bidiagonal_on_gpu(problem.dtype) : kLargestReproducible;
+  return vectors || k > largest ? Method::kJacobi : Method::kBidiagonal;
 }
 
 // The method on a CPU: beyond the k of equal bits AUTO takes the fastest there. A tolerance or a limit of sweeps is
@@ -35,8 +42,7 @@ constexpr Method resolve(Method asked, bool vectors, int64_t k) {
 Method resolve_on_host(const Options& options, Method method, int64_t k) {
   if (k <= kLargestReproducible) return method;
   if (options.decomposition == Decomposition::kHermitian) return Method::kTridiagonal;
-  const bool open = options.method == Method::kAuto && options.tolerance == 0 && options.max_sweeps == 0;
-  return open ? Method::kBidiagonal : method;
+  return is_open(options) ? Method::kBidiagonal : method;
 }
 
 std::optional<PlanError> fail_mimo(const char* field, std::string message) {
@@ -279,13 +285,12 @@ PlanOrError make_plan(const Problem& problem, const Options& options) {
   if (auto error = resolve_outputs(problem, options, &outputs)) return {std::nullopt, *std::move(error)};
   if (hermitian) outputs.right_columns = 0;  // V = U
   const bool tridiagonal = is_tridiagonal(problem, options);
-  const Method method = tridiagonal
-                            ? Method::kTridiagonal
-                            : resolve(options.method, hermitian || outputs.vectors(), values_per_matrix(problem));
+  const Method method = tridiagonal ? Method::kTridiagonal : resolve(options, hermitian || outputs.vectors(), problem);
   if (method != Method::kJacobi && !tridiagonal && outputs.vectors()) {
     return fail("method", "BIDIAGONAL and BISECTION give values alone; vectors are JACOBI's (AUTO chooses it)");
   }
-  if (method != Method::kJacobi && values_per_matrix(problem) > kLargestReproducible) {
+  const bool is_named = options.method == Method::kBidiagonal || options.method == Method::kBisection;
+  if (is_named && values_per_matrix(problem) > kLargestReproducible) {
     return fail("method", "BIDIAGONAL and BISECTION take min(rows, cols) up to " +
                               std::to_string(kLargestReproducible) + "; AUTO and JACOBI take this matrix");
   }

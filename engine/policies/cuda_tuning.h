@@ -4,6 +4,9 @@
 
 #include <cstdint>
 
+#include "engine/options.h"
+#include "engine/planner.h"
+
 namespace svdserve::cuda {
 
 // Threads of a block whose threads have a matrix each, by the bytes of a matrix's slot in shared memory.
@@ -19,7 +22,7 @@ inline constexpr int kLargestFusedMatrixBytes = 6 * 6 * 8;
 
 // BIDIAGONAL in the registers of a few threads: sizes are rounded up to multiples of this. Threads for a matrix of so many
 // bytes, as few as have the registers: the scalars of a reflector are computed by each. Those of a block.
-inline constexpr int kGridSizes = 4;
+constexpr int grid_sizes(int k) { return k < 32 ? 4 : 8; }
 constexpr int grid_threads(int bytes, int real_bytes) {
   int threads = 4;
   while (bytes > threads * (real_bytes == 4 ? 512 : 576)) threads *= 2;
@@ -39,8 +42,12 @@ inline constexpr int kTeamBlockBytes = 56 * 1024;
 inline constexpr int kRegisterBlock = 128;
 inline constexpr int kRegisterTileWords = 128;
 
-// Threads of a block of the kernel that finishes what teams began, one matrix each.
+// Threads of a block of the kernel that finishes what teams began, one matrix each: fewer where one has a kilobyte and
+// more of shared memory, so that blocks fill it better.
 inline constexpr int kFinishBlock = 64;
+constexpr int finish_block(Method method, int k) {
+  return method == Method::kBidiagonal && k > kLargestReproducible ? 32 : kFinishBlock;
+}
 
 // Vectors: the largest k of which a thread holds X and Y; threads of a block of teams. Then threads that share a pair
 // of columns of this many rows. Four columns (two of X, two of Y) then take no more than half of a thread's registers.

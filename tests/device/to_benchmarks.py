@@ -95,7 +95,8 @@ def kernels(lines):
         return f"{rounded(row['auto M/s'])}{peer}, {round(100 * float(row['of ceiling']))} %"
 
     def others(row):
-        return f"{rounded(row['jacobi M/s'])} / {rounded(row['bisection 1e-9 M/s'])}"
+        bisection = rounded(row["bisection 1e-9 M/s"]) if float(row["bisection 1e-9 M/s"]) > 0 else "-"
+        return f"{rounded(row['jacobi M/s'])} / {bisection}"
 
     return ["", "**Matrices that are on the GPU already** (`device_kernel_bench`), million matrices a second, values only. Each cell has AUTO; in",
             "brackets, how many times cuSOLVER's gesvdjBatched without vectors it is, on the same data. The percentage is the share",

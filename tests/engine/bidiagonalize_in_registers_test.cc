@@ -6,6 +6,7 @@
 
 #include <cstring>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "engine/algorithms/lanes/matrix_values.h"
@@ -57,10 +58,21 @@ Bidiagonal<typename E::Scalar> by_threads(const Matrix& a, uint64_t seed) {
   using T = typename E::Scalar;
   const int k = static_cast<int>(a.cols);
   Bidiagonal<T> b(k);
-  FiberBlock warp(32, seed);
-  warp.run([&](FiberBlock::Thread thread) {
-    using Algorithm = scalar::BidiagonalizeInRegisters<FiberTeam<R * C>, E, K, R, C>;
-    const Algorithm algorithm(FiberTeam<R * C>(thread), k);
+  constexpr bool kTwoWarps = R * C == 64;
+  constexpr size_t kMail = static_cast<size_t>(K / R * E::kComponents);
+  std::vector<T> mail(2 * 64 * kMail);
+  FiberBlock block(kTwoWarps ? 64 : 32, seed);
+  block.run([&](FiberBlock::Thread thread) {
+    using Threads = std::conditional_t<kTwoWarps, FiberPair<T, kMail>, FiberTeam<R * C>>;
+    using Algorithm = scalar::BidiagonalizeInRegisters<Threads, E, K, R, C>;
+    const auto threads = [&] {
+      if constexpr (kTwoWarps) {
+        return Threads(thread, mail.data());
+      } else {
+        return Threads(thread);
+      }
+    };
+    Algorithm algorithm(threads(), k);
     E x[Algorithm::kCols][Algorithm::kRows];
     for (int m = 0; m < Algorithm::kCols; ++m) {
       for (int l = 0; l < Algorithm::kRows; ++l) {
@@ -103,7 +115,8 @@ using Shapes =
     testing::Types<Shape<Complex<double>, 8, 2, 2>, Shape<Real<float>, 16, 2, 2>, Shape<Real<double>, 16, 2, 2>,
                    Shape<Complex<double>, 16, 4, 2>, Shape<Complex<float>, 24, 4, 4>, Shape<Complex<double>, 24, 8, 4>,
                    Shape<Real<float>, 32, 4, 2>, Shape<Real<double>, 32, 4, 4>, Shape<Complex<double>, 32, 8, 4>,
-                   Shape<Real<double>, 16, 8, 1>, Shape<Complex<float>, 12, 2, 2>, Shape<Real<double>, 20, 4, 2>>;
+                   Shape<Real<double>, 16, 8, 1>, Shape<Complex<float>, 12, 2, 2>, Shape<Real<double>, 20, 4, 2>,
+                   Shape<Real<double>, 48, 8, 4>, Shape<Complex<float>, 64, 8, 8>, Shape<Complex<double>, 48, 8, 8>>;
 TYPED_TEST_SUITE(BidiagonalizeInRegisters, Shapes);
 
 TYPED_TEST(BidiagonalizeInRegisters, HasTheBitsOfALane) {

@@ -66,7 +66,8 @@ TEST(Planner, KeepsTheProblemAndIsAFunctionOfTheRequest) {
 TEST(Planner, AutoIsBidiagonalOnACpuAndBeyondItsLimitJacobiOnAGpu) {
   for (const DType dtype : kDTypes) {
     for (int64_t k = 1; k <= kShapeLimits.max_values; ++k) {
-      const Method method = k <= kLargestReproducible ? Method::kBidiagonal : Method::kJacobi;
+      const int64_t largest = dtype == DType::kC128 ? 48 : 64;
+      const Method method = k <= largest ? Method::kBidiagonal : Method::kJacobi;
       for (const Problem& problem :
            {Problem{k, k, dtype, Order::kRowMajor}, Problem{k, 16384, dtype, Order::kRowMajor}}) {
         EXPECT_EQ(planned(problem, {}).method, method);
@@ -91,6 +92,18 @@ TEST(Planner, BothMethodsDifferOnlyBeyondTheLimitOfEqualBits) {
   EXPECT_EQ(host_method(next, {.max_sweeps = 20}), Method::kJacobi);
   EXPECT_EQ(host_method(last, {.decomposition = Decomposition::kHermitian}), Method::kJacobi);
   EXPECT_EQ(host_method(next, {.decomposition = Decomposition::kHermitian}), Method::kTridiagonal);
+}
+
+TEST(Planner, OptionsOfSweepsMakeAutoJacobiBeyondTheLimitOfEqualBits) {
+  const Problem problem{40, 50, DType::kC128, Order::kRowMajor};
+  EXPECT_EQ(planned(problem, {}).method, Method::kBidiagonal);
+  for (const Options& options :
+       {Options{.tolerance = 1e-9}, Options{.max_sweeps = 20}, Options{.vectors = Vectors::kThin},
+        Options{.decomposition = Decomposition::kHermitian}, Options{.method = Method::kJacobi}}) {
+    const Problem square{40, 40, DType::kC128, Order::kRowMajor};
+    EXPECT_EQ(planned(options.decomposition == Decomposition::kHermitian ? square : problem, options).method,
+              Method::kJacobi);
+  }
 }
 
 TEST(Planner, RefusesOtherMethodsWhereThereIsJacobiAlone) {

@@ -9,6 +9,8 @@
 //   u = A(:, j) from the threads of its column; g u^H A(:, m): sums along the rows of the grid; A(:, m) -= u w
 //   v = A(j, :) from the threads of its row; g A(l, :) conj(v): sums along its columns; A(l, :) -= w v^T
 //
+// The R threads of a column of the grid are neighbours in a warp. Columns may be in two warps, so what goes along a row of
+// the grid is told for all rows of a thread at once.
 // Numbers of rows and columns that are done are zero in u and v. A stage of C steps has its pivots at a place known to
 // the compiler, m = l C / R. The code of a step is there once a stage, with the loops as long as the stage needs.
 // Sums are trees (core/reduce.h). A thread has whole partials of each, since R and C divide 8, and the tree begins in
@@ -17,7 +19,10 @@
 // Shared memory held the matrix before. There a step reads four numbers and writes two for each element, and 8 threads
 // repeat each reflector. Cost for each thread and step: 4 K^2 / (R C) fused operations at most, the scalars of two
 // reflectors, and about 2 (K / R + K / C) exchanges.
-// Threads: core/team.h. Source and accuracy: lanes/bidiagonalize.h.
+// Threads: core/team.h, numbered from zero, R C of them, and for arrays of n numbers
+//   exchange_all(x, distance)   x := that of the thread whose number differs in the bits of `distance`
+//   take_all(x, thread)         x := that of `thread`
+// Source and accuracy: lanes/bidiagonalize.h.
 #if defined(SVDSERVE_ENGINE_ALGORITHMS_BLOCKS_BIDIAGONALIZE_IN_REGISTERS_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SVDSERVE_ENGINE_ALGORITHMS_BLOCKS_BIDIAGONALIZE_IN_REGISTERS_H_
 #undef SVDSERVE_ENGINE_ALGORITHMS_BLOCKS_BIDIAGONALIZE_IN_REGISTERS_H_
@@ -33,7 +38,7 @@ SVD_KERNEL_BEGIN
 template <class Threads, class E, int K, int R, int C>
 class BidiagonalizeInRegisters {
  public:
-  static_assert(R * C <= 32 && 8 % R == 0 && R % C == 0 && K % R == 0);
+  static_assert(8 % R == 0 && R % C == 0 && K % R == 0);
   static constexpr int kThreads = R * C, kRows = K / R, kCols = K / C;
   using L = typename E::Lane;
   using T = typename E::Scalar;
@@ -47,13 +52,18 @@ class BidiagonalizeInRegisters {
 
   // Step 1 of lanes/matrix_values.h, with one power of two for the matrix. Returns whether it is finite; one that is not
   // goes on as zero. exponent: of the power.
-  SVD_HD bool scale(E (&a)[kCols][kRows], L* exponent) const {
+  SVD_HD bool scale(E (&a)[kCols][kRows], L* exponent) {
     L largest(0);
     SVD_UNROLL for (int m = 0; m < kCols; ++m) {
       SVD_UNROLL for (int l = 0; l < kRows; ++l) largest = raise_to_any_magnitude(largest, a[m][l]);
     }
-    SVD_UNROLL for (int d = kThreads / 2; d > 0; d /= 2) {
+    SVD_UNROLL for (int d = R / 2; d > 0; d /= 2) {
       largest = at_least_magnitude(L(threads_.exchanged(largest.v, d)), largest);
+    }
+    SVD_UNROLL for (int d = C / 2; d > 0; d /= 2) {
+      T other[1] = {largest.v};
+      threads_.exchange_all(other, R * d);
+      largest = at_least_magnitude(L(other[0]), largest);
     }
     const bool finite = largest.v <= FloatTraits<T>::kLargest;
     *exponent = binary_exponent(finite ? largest : L(0));
@@ -67,13 +77,13 @@ class BidiagonalizeInRegisters {
   }
 
   template <class Diagonal, class Superdiagonal>
-  SVD_HD void run(E (&a)[kCols][kRows], Diagonal q, Superdiagonal e) const {
+  SVD_HD void run(E (&a)[kCols][kRows], Diagonal q, Superdiagonal e) {
     stages<0>(a, q, e);
   }
 
  private:
   template <int kStage, class Diagonal, class Superdiagonal>
-  SVD_HD void stages(E (&a)[kCols][kRows], Diagonal q, Superdiagonal e) const {
+  SVD_HD void stages(E (&a)[kCols][kRows], Diagonal q, Superdiagonal e) {
     if constexpr (kStage < kCols) {
       if (C * kStage >= k_) return;
       SVD_LOOP for (int i = 0; i < C; ++i) {
@@ -87,46 +97,54 @@ class BidiagonalizeInRegisters {
 
   // Step j = C kStage + i, from the left. Returns |A(j:, j)|^2.
   template <int kStage>
-  SVD_HD L reflect_columns(E (&a)[kCols][kRows], int i) const {
+  SVD_HD L reflect_columns(E (&a)[kCols][kRows], int i) {
     constexpr int kFirst = C * kStage / R;  // the first local row of any thread that is not done
     const int j = C * kStage + i;
-    E u[kRows];
-    SVD_UNROLL for (int l = kFirst; l < kRows; ++l) u[l] = from_thread(a[kStage][l], r_, i);
-    if (row(kFirst) < j) u[kFirst] = zero_element<E>();
-    const auto square = [&](L s, int l) SVD_LAMBDA { return add_square(s, u[l]); };
+    E u[kRows - kFirst];
+    SVD_UNROLL for (int l = kFirst; l < kRows; ++l) u[l - kFirst] = a[kStage][l];
+    from_column(u, i);
+    if (row(kFirst) < j) u[0] = zero_element<E>();
+    const auto square = [&](L s, int l) SVD_LAMBDA { return add_square(s, u[l - kFirst]); };
     const L norm2 = over_rows(in_thread<R, kFirst, kRows>(L(0), square));
-    const Reflector<E> h = reflector_of<E>(norm2, from_thread(u[kFirst], j % R, c_));
-    if (row(kFirst) == j) u[kFirst] = h.u0;
+    const Reflector<E> h = reflector_of<E>(norm2, in_column(u[0], j % R));
+    if (row(kFirst) == j) u[0] = h.u0;
     SVD_UNROLL for (int m = kStage; m < kCols; ++m) {
-      const auto product = [&](const E& s, int l) SVD_LAMBDA { return add_product(s, u[l], a[m][l]); };
+      const auto product = [&](const E& s, int l) SVD_LAMBDA { return add_product(s, u[l - kFirst], a[m][l]); };
       const E w = scaled(over_rows(in_thread<R, kFirst, kRows>(zero_element<E>(), product)), h.g);
-      SVD_UNROLL for (int l = kFirst; l < kRows; ++l) a[m][l] = subtract_product(a[m][l], u[l], w);
+      SVD_UNROLL for (int l = kFirst; l < kRows; ++l) a[m][l] = subtract_product(a[m][l], u[l - kFirst], w);
     }
     return norm2;
   }
 
   // The same from the right. Returns |A(j, j + 1:)|^2; a row of one element stays as it is.
   template <int kStage>
-  SVD_HD L reflect_rows(E (&a)[kCols][kRows], int i) const {
+  SVD_HD L reflect_rows(E (&a)[kCols][kRows], int i) {
     constexpr int kFirst = C * kStage / R, kNext = kStage + 1 < kCols ? kStage + 1 : kStage;
     const int j = C * kStage + i;
     E v[kCols];
-    SVD_UNROLL for (int m = kStage; m < kCols; ++m) v[m] = from_thread(a[m][kFirst], j % R, c_);
+    SVD_UNROLL for (int m = kStage; m < kCols; ++m) v[m] = in_column(a[m][kFirst], j % R);
     if (c_ <= i) v[kStage] = zero_element<E>();
     const auto square = [&](L s, int m) SVD_LAMBDA { return add_square(s, v[m]); };
-    const L norm2 = over_cols(in_thread<C, kStage, kCols>(L(0), square));
+    L norm2[1] = {in_thread<C, kStage, kCols>(L(0), square)};
+    over_cols(norm2);
     const bool in_stage = i + 1 < C;  // column j + 1
-    const E x0 = from_thread(in_stage ? v[kStage] : v[kNext], r_, (i + 1) % C);
-    const Reflector<E> h = reflector_of<E>(norm2, x0);
+    E x0[1] = {in_stage ? v[kStage] : v[kNext]};
+    from_column(x0, (i + 1) % C);
+    const Reflector<E> h = reflector_of<E>(norm2[0], x0[0]);
     if (in_stage && c_ == i + 1) v[kStage] = h.u0;
     if (!in_stage && c_ == 0) v[kNext] = h.u0;
     const L g = j + 2 < k_ ? h.g : L(0);
+    E w[kRows - kFirst];
     SVD_UNROLL for (int l = kFirst; l < kRows; ++l) {
       const auto product = [&](const E& s, int m) SVD_LAMBDA { return add_product(s, v[m], a[m][l]); };
-      const E w = scaled(over_cols(in_thread<C, kStage, kCols>(zero_element<E>(), product)), g);
-      SVD_UNROLL for (int m = kStage; m < kCols; ++m) a[m][l] = subtract_product(a[m][l], v[m], w);
+      w[l - kFirst] = in_thread<C, kStage, kCols>(zero_element<E>(), product);
     }
-    return norm2;
+    over_cols(w);
+    SVD_UNROLL for (int l = kFirst; l < kRows; ++l) {
+      w[l - kFirst] = scaled(w[l - kFirst], g);
+      SVD_UNROLL for (int m = kStage; m < kCols; ++m) a[m][l] = subtract_product(a[m][l], v[m], w[l - kFirst]);
+    }
+    return norm2[0];
   }
 
   // --- sums -----------------------------------------------------------------------------------------------------------
@@ -148,27 +166,43 @@ class BidiagonalizeInRegisters {
     SVD_UNROLL for (int d = R / 2; d > 0; d /= 2) s = s + exchanged(s, d);
     return s + Sum{};
   }
-  template <class Sum>
-  SVD_HD Sum over_cols(Sum s) const {
-    SVD_UNROLL for (int d = C / 2; d > 0; d /= 2) s = s + exchanged(s, R * d);
-    return s + Sum{};
+  template <class Sum, int n>
+  SVD_HD void over_cols(Sum (&s)[n]) {
+    SVD_UNROLL for (int d = C / 2; d > 0; d /= 2) {
+      Sum other[n];
+      SVD_UNROLL for (int x = 0; x < n; ++x) other[x] = s[x];
+      threads_.exchange_all(numbers(other), R * d);
+      SVD_UNROLL for (int x = 0; x < n; ++x) s[x] = s[x] + other[x];
+    }
+    SVD_UNROLL for (int x = 0; x < n; ++x) s[x] = s[x] + Sum{};
   }
 
   // --- other threads --------------------------------------------------------------------------------------------------
 
+  // Lanes and elements as the numbers that they consist of.
+  template <class X, int n>
+  SVD_HD static T (&numbers(X (&x)[n]))[n * sizeof(X) / sizeof(T)] {
+    return reinterpret_cast<T(&)[n * sizeof(X) / sizeof(T)]>(x);
+  }
   SVD_HD L exchanged(L x, int distance) const { return L(threads_.exchanged(x.v, distance)); }
   SVD_HD E exchanged(E x, int distance) const {
     x.re = exchanged(x.re, distance);
     if constexpr (E::kComplex) x.im = exchanged(x.im, distance);
     return x;
   }
-  SVD_HD E from_thread(E x, int r, int c) const {
-    x.re = L(threads_.from_lane(x.re.v, r + R * c));
-    if constexpr (E::kComplex) x.im = L(threads_.from_lane(x.im.v, r + R * c));
+  // x of thread r of this column of the grid.
+  SVD_HD E in_column(E x, int r) const {
+    x.re = L(threads_.from_lane(x.re.v, r + R * c_));
+    if constexpr (E::kComplex) x.im = L(threads_.from_lane(x.im.v, r + R * c_));
     return x;
   }
+  // x := that of this row of the grid in column c.
+  template <int n>
+  SVD_HD void from_column(E (&x)[n], int c) {
+    threads_.take_all(numbers(x), r_ + R * c);
+  }
 
-  const Threads threads_;
+  Threads threads_;
   const int k_, r_, c_;
 };
 

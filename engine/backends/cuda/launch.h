@@ -75,7 +75,7 @@ class Launcher {
       hermitian(&launch, call, batch, w);
     } else if (shape_.with_vectors()) {
       vectors(&launch, call, batch, w);
-    } else if (shape_.is_large()) {
+    } else if (shape_.by_blocks()) {
       decompose_large(&launch, {call, {}, {}}, PlacedParts::kValues, w);
     } else {
       w.lanes.enqueue(&launch, call);
@@ -96,7 +96,7 @@ class Launcher {
           staged_x(shape.staged() ? carver->take<E>(count * shape.long_side * shape.k) : nullptr),
           staged_y(shape.staged() ? carver->take<E>(count * shape.k * shape.k) : nullptr),
           finishing(finishes(shape) ? carver->take<char>(finishing_plan(shape, count).scratch_bytes) : nullptr),
-          blocks(shape.is_large() ? carver->take<char>(block_bytes(shape, count)) : nullptr),
+          blocks(shape.by_blocks() ? carver->take<char>(block_bytes(shape, count)) : nullptr),
           lanes(shape, count, carver) {}
 
     T* values;  // all k of each matrix, where the plane has not room for them

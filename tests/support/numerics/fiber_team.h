@@ -2,6 +2,8 @@
 #ifndef SVDSERVE_TESTS_SUPPORT_NUMERICS_FIBER_TEAM_H_
 #define SVDSERVE_TESTS_SUPPORT_NUMERICS_FIBER_TEAM_H_
 
+#include <cstddef>
+
 #include "tests/support/numerics/fiber_block.h"
 
 namespace svdserve::numerics {
@@ -21,9 +23,50 @@ class FiberTeam {
   T exchanged(T x, int distance) const {
     return thread_.exchanged(x, distance);
   }
+  template <class T, size_t n>
+  void exchange_all(T (&x)[n], int distance) const {
+    for (T& number : x) number = exchanged(number, distance);
+  }
+  template <class T, size_t n>
+  void take_all(T (&x)[n], int thread) const {
+    for (T& number : x) number = from_lane(number, thread);
+  }
 
  private:
   FiberBlock::Thread thread_;
+};
+
+// A thread of two warps, which exchange arrays through `mail`, of 2 kMail numbers for each.
+template <class T, size_t kMail>
+class FiberPair {
+ public:
+  FiberPair(const FiberBlock::Thread& thread, T* mail) : thread_(thread), mail_(mail) {}
+  int index() const { return thread_.index(); }
+  T from_lane(T x, int lane) const { return thread_.from_lane(x, lane % 32); }
+  T exchanged(T x, int distance) const { return thread_.exchanged(x, distance); }
+  template <size_t n>
+  void exchange_all(T (&x)[n], int distance) {
+    if (distance < 32) {
+      for (T& number : x) number = exchanged(number, distance);
+    } else {
+      take_all(x, index() ^ distance);
+    }
+  }
+  template <size_t n>
+  void take_all(T (&x)[n], int thread) {
+    static_assert(n <= kMail);
+    T* const own = mail_ + (turn_ * 64 + static_cast<size_t>(index())) * kMail;
+    const T* const from = mail_ + (turn_ * 64 + static_cast<size_t>(thread)) * kMail;
+    for (size_t i = 0; i < n; ++i) own[i] = x[i];
+    thread_.sync();
+    for (size_t i = 0; i < n; ++i) x[i] = from[i];
+    turn_ = 1 - turn_;
+  }
+
+ private:
+  FiberBlock::Thread thread_;
+  T* mail_;
+  size_t turn_ = 0;
 };
 
 }  // namespace svdserve::numerics

@@ -25,8 +25,9 @@ struct BatchShape {
   bool hermitian() const { return plan.decomposition == Decomposition::kHermitian; }
   bool general() const { return plan.decomposition == Decomposition::kGeneral; }
   bool wide() const { return plan.problem.cols > plan.problem.rows; }
-  // Too large for teams: a thread block a matrix.
+  // Too large for teams: a thread block a matrix, but for BIDIAGONAL.
   bool is_large() const { return k > kLargestReproducible; }
+  bool by_blocks() const { return is_large() && plan.method != Method::kBidiagonal; }
   // Too large for a thread block.
   bool side_by_side() const { return is_side_by_side(plan); }
   // Whether consecutive elements of an operand are a row of T: a row of a row-major tall matrix, or a column of a

@@ -57,6 +57,58 @@ class WarpPart {
   __device__ __forceinline__ T exchanged(T x, int distance) const {
     return __shfl_xor_sync(~0u, x, distance, kThreads);
   }
+  template <class T, int n>
+  __device__ __forceinline__ void exchange_all(T (&x)[n], int distance) const {
+    SVD_UNROLL for (int i = 0; i < n; ++i) x[i] = exchanged(x[i], distance);
+  }
+  template <class T, int n>
+  __device__ __forceinline__ void take_all(T (&x)[n], int thread) const {
+    SVD_UNROLL for (int i = 0; i < n; ++i) x[i] = from_lane(x[i], thread);
+  }
+};
+
+// A thread block of two warps. Arrays go from one to the other through `mail`, 2 kMail numbers for each thread in shared
+// memory. kMail: the longest array.
+template <class T, int kMail>
+class TwoWarps {
+ public:
+  __device__ explicit TwoWarps(T* mail) : mail_(mail) {}
+  __device__ __forceinline__ int index() const { return static_cast<int>(threadIdx.x); }
+  static constexpr int count() { return 64; }
+  __device__ __forceinline__ T from_lane(T x, int lane) const { return __shfl_sync(~0u, x, lane % 32); }
+  __device__ __forceinline__ T exchanged(T x, int distance) const { return __shfl_xor_sync(~0u, x, distance); }
+  template <int n>
+  __device__ __forceinline__ void exchange_all(T (&x)[n], int distance) {
+    if (distance < 32) {
+      SVD_UNROLL for (int i = 0; i < n; ++i) x[i] = exchanged(x[i], distance);
+    } else {
+      post(x);
+      read(x, index() ^ distance);
+    }
+  }
+  template <int n>
+  __device__ __forceinline__ void take_all(T (&x)[n], int thread) {
+    post(x);
+    read(x, thread);
+  }
+
+ private:
+  template <int n>
+  __device__ __forceinline__ void post(const T (&x)[n]) {
+    static_assert(n <= kMail);
+    SVD_UNROLL for (int i = 0; i < n; ++i) mail_[turn_ + i * 64 + index()] = x[i];
+  }
+  // The next post goes to the other half: this one is read until all have posted the next.
+  template <int n>
+  __device__ __forceinline__ void read(T (&x)[n], int thread) {
+    __syncthreads();
+    SVD_UNROLL for (int i = 0; i < n; ++i) x[i] = mail_[turn_ + i * 64 + thread];
+    turn_ = kHalf - turn_;
+  }
+
+  static constexpr int kHalf = 64 * kMail;
+  T* mail_;
+  int turn_ = 0;
 };
 
 // A thread block of one dimension, whole warps.

@@ -13,15 +13,16 @@ namespace svdserve::cuda {
 template <int K>
 inline constexpr bool kIsFixed = K != 0 && K <= kLargestFixedSize;
 
-// Whether dqds has all of its arrays in registers. Else it has the backup of q and e there: shared memory, which holds
-// both, then has room for twice as many threads.
+// Whether dqds has all of its arrays in registers. Else it has the backup of q and e there, if K is known: shared memory,
+// which holds both, then has room for twice as many threads.
 template <class T, int K>
 inline constexpr bool kDqdsInRegisters = K != 0 && K <= largest_register_dqds(sizeof(T));
 
 // Numbers of shared memory that a thread has, an odd number. BIDIAGONAL: with dqds in registers what is kept for
-// bisection, else q or s, and e. Others: s.
-constexpr int finish_slot(Method method, int k, bool in_registers) {
-  return (method != Method::kBidiagonal ? k : in_registers ? 3 * k : 2 * k) | 1;
+// bisection, else q or s, e, and their backup where K is not known. Others: s.
+template <class T, Method kMethod, int K>
+constexpr int finish_slot(int k) {
+  return (kMethod != Method::kBidiagonal ? k : kDqdsInRegisters<T, K> ? 3 * k : K != 0 ? 2 * k : 4 * k) | 1;
 }
 
 // s of matrix m, in any order. BISECTION comes with its s in q, like JACOBI.
@@ -36,9 +37,12 @@ __device__ __forceinline__ void found_values(const Between<T>& from, int64_t cou
   } else {
     SVD_UNROLL for (int i = 0; i < k; ++i) slot[i] = Lane<T>(from.q[i * count + m]);
     if constexpr (kMethod == Method::kBidiagonal) {
-      const scalar::BoundedSize<K> size{run_time_k};
+      using Bound = std::conditional_t<K != 0, scalar::BoundedSize<K>, scalar::RuntimeSize>;
+      const Bound size{run_time_k};
       Lane<T>* const e = slot + k;
-      Lane<T> backup[2 * K], found[K];
+      Lane<T> registers[K != 0 ? 2 * K : 1], of_bisection[K != 0 ? K : 1];
+      Lane<T>* const backup = K != 0 ? registers : e + k;
+      Lane<T>* const found = K != 0 ? of_bisection : backup;
       for (int i = 0; i < size - 1; ++i) e[i] = Lane<T>(from.e[i * count + m]);
       // Few matrices need bisection, and its operands are read a second time.
       const auto again = [&] {
@@ -61,8 +65,8 @@ __global__ void __launch_bounds__(kFinishBlock) finish_kernel(const SquareCall<T
   extern __shared__ __align__(16) unsigned char shared_bytes[];
   std::conditional_t<kIsFixed<K>, scalar::FixedSize<K>, scalar::RuntimeSize> k;
   if constexpr (!kIsFixed<K>) k.n = call.k;
-  Lane<T>* const slot = reinterpret_cast<Lane<T>*>(shared_bytes) +
-                        static_cast<int>(threadIdx.x) * finish_slot(kMethod, k, kDqdsInRegisters<T, K>);
+  Lane<T>* const slot =
+      reinterpret_cast<Lane<T>*>(shared_bytes) + static_cast<int>(threadIdx.x) * finish_slot<T, kMethod, K>(k);
   Lane<T> registers[kIsFixed<K> ? K : 1];
   Lane<T>* const s = kIsFixed<K> ? registers : slot;
   found_values<T, kMethod, K>(from, call.count, m, k, call.k, slot, s);

@@ -5,6 +5,8 @@
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_LANES_GRID_KERNELS_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_LANES_GRID_KERNELS_H_
 
+#include <type_traits>
+
 #include "engine/algorithms/blocks/bidiagonalize_in_registers.h"
 #include "engine/backends/cuda/device/kernel_call.h"
 #include "engine/backends/cuda/device/teams.h"
@@ -12,30 +14,41 @@
 
 namespace svdserve::cuda {
 
-// The threads of a k x k matrix, k <= K.
+// The threads of a k x k matrix, k <= K: some of a warp, or two warps, which are a block.
 template <class E, int K>
 struct BidiagonalGrid {
-  static constexpr int kThreads = grid_threads(K * K * static_cast<int>(sizeof(E)), sizeof(typename E::Scalar));
-  static constexpr int C = kThreads >= 16 ? 4 : 2, R = kThreads / C;
-  static constexpr bool kFits = K % R == 0;             // else a matrix takes the next K
-  static constexpr int kTeams = kGridBlock / kThreads;  // of a block
-  using Algorithm = scalar::BidiagonalizeInRegisters<WarpPart<kThreads>, E, K, R, C>;
+  using T = typename E::Scalar;
+  static constexpr int kThreads = grid_threads(K * K * static_cast<int>(sizeof(E)), sizeof(T));
+  static constexpr int R = kThreads >= 32 ? 8 : kThreads >= 8 ? 4 : 2, C = kThreads / R;
+  static constexpr bool kFits = K % R == 0 && kThreads <= 64;  // else a matrix takes the next K
+  static constexpr int kBlock = kThreads == 64 ? 64 : kGridBlock, kTeams = kBlock / kThreads;
+  static constexpr int kMail = kThreads == 64 ? K / R * E::kComponents : 0;
+  using Threads = std::conditional_t<kThreads == 64, TwoWarps<T, kMail>, WarpPart<kThreads % 64>>;
+  using Algorithm = scalar::BidiagonalizeInRegisters<Threads, E, K, R, C>;
+
+  static __device__ __forceinline__ Threads threads() {
+    if constexpr (kThreads == 64) {
+      __shared__ T mail[2 * 64 * kMail];
+      return Threads(mail);
+    } else {
+      return {};
+    }
+  }
 };
 
 template <class E, int K>
-__global__ void __launch_bounds__(kGridBlock)
+__global__ void __launch_bounds__(BidiagonalGrid<E, K>::kBlock)
     grid_bidiagonalize_kernel(const SquareCall<typename E::Scalar> call, const Between<typename E::Scalar> to) {
   using Grid = BidiagonalGrid<E, K>;
   using Algorithm = typename Grid::Algorithm;
   using T = typename E::Scalar;
-  const WarpPart<Grid::kThreads> threads;
   const int k = call.k;
-  const Algorithm algorithm(threads, k);
+  Algorithm algorithm(Grid::threads(), k);
   const int64_t number =
       static_cast<int64_t>(blockIdx.x) * Grid::kTeams + static_cast<int>(threadIdx.x) / Grid::kThreads;
   // A team without a matrix computes the last one, too: all threads of a warp exchange what they have.
   const int64_t m = number < call.count ? number : call.count - 1;
-  const bool writes = number < call.count && threads.index() == 0;
+  const bool writes = number < call.count && threadIdx.x % Grid::kThreads == 0;
 
   E a[Algorithm::kCols][Algorithm::kRows];
   const E* const from = reinterpret_cast<const E*>(call.a) + m * k * k;

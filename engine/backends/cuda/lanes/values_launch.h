@@ -1,4 +1,5 @@
-// Launches of the kernels that give the singular values of k x k matrices, k <= kLargestReproducible, without vectors:
+// Launches of the kernels that give the singular values of k x k matrices without vectors, k <= kLargestReproducible, and
+// BIDIAGONAL's as far as it is AUTO:
 //
 //   BISECTION   interlace, bidiagonal, bisection, finish
 //   small       lane_kernel              k <= kLargestFixedSize; BIDIAGONAL only while a matrix fits the registers
@@ -23,7 +24,7 @@ class ValuesLaunch {
 
   // Takes the memory of `count` matrices from `carver`. A large shape has none, and is not to be launched here.
   ValuesLaunch(const BatchShape& shape, int64_t count, Carver* carver) : method_(shape.plan.method), k_(shape.k) {
-    if (shape.is_large()) return;
+    if (shape.by_blocks()) return;
     if (method_ == Method::kBisection || !in_lanes() || (method_ == Method::kBidiagonal && is_split(k_))) {
       between_ = {carver->take<T>(count * k_), carver->take<T>(count * k_), carver->take<T>(count),
                   carver->take<T>(count)};
@@ -43,7 +44,7 @@ class ValuesLaunch {
     } else if (method_ == Method::kJacobi) {
       k_ <= kSmallTeamColumns ? by_teams<kSmallTeam>(launch, call) : by_teams<kLargeTeam>(launch, call);
     } else {
-      by_grid<kGridSizes>(launch, call);
+      by_grid<grid_sizes(0)>(launch, call);
     }
   }
 
@@ -84,33 +85,33 @@ class ValuesLaunch {
 
   template <int K>
   void by_grid(Launch* launch, const SquareCall<T>& call) const {
-    if constexpr (K <= kLargestReproducible) {
+    constexpr int kNext = K + grid_sizes(K);
+    if constexpr (K <= largest_bidiagonal_on_gpu(DType::kF64)) {
       using Grid = BidiagonalGrid<E, K>;
       if constexpr (Grid::kFits && !fits_registers(K)) {
-        if (k_ <= K) {
-          launch->operator()<grid_bidiagonalize_kernel<E, K>>(blocks_for(call.count, Grid::kTeams), kGridBlock, 0, call,
-                                                              between_);
-          return finish_grid<K>(launch, call);
-        }
+        if (k_ > K) return by_grid<kNext>(launch, call);
+        launch->operator()<grid_bidiagonalize_kernel<E, K>>(blocks_for(call.count, Grid::kTeams), Grid::kBlock, 0, call,
+                                                            between_);
+        finish_grid<K>(launch, call);
+      } else {
+        by_grid<kNext>(launch, call);
       }
-      by_grid<K + kGridSizes>(launch, call);
     }
   }
-  // Matrices of up to 8 columns have kernels for their size.
+  // Matrices of up to 8 columns have kernels for their size, large ones no room for a backup in registers.
   template <int K>
   void finish_grid(Launch* launch, const SquareCall<T>& call) const {
     if constexpr (K == kLargestFixedSize && !fits_registers(K - 1)) {
       if (k_ == K - 1) return finish<Method::kBidiagonal, K - 1>(launch, call, between_);
     }
-    finish<Method::kBidiagonal, K>(launch, call, between_);
+    finish<Method::kBidiagonal, (K <= kLargestReproducible ? K : 0)>(launch, call, between_);
   }
 
   template <Method kMethod, int K>
   void finish(Launch* launch, const SquareCall<T>& call, const Between<T>& between) const {
-    const int shared_bytes =
-        kFinishBlock * finish_slot(kMethod, k_, kDqdsInRegisters<T, K>) * static_cast<int>(sizeof(T));
-    launch->operator()<finish_kernel<T, kMethod, K>>(blocks_for(call.count, kFinishBlock), kFinishBlock, shared_bytes,
-                                                     call, between);
+    const int block = finish_block(kMethod, k_);
+    const int shared_bytes = block * finish_slot<T, kMethod, K>(k_) * static_cast<int>(sizeof(T));
+    launch->operator()<finish_kernel<T, kMethod, K>>(blocks_for(call.count, block), block, shared_bytes, call, between);
   }
 
   // --- BISECTION -----------------------------------------------------------------------------------------------------
