@@ -296,6 +296,54 @@ TEST_F(LargePipelineTest, AnythingAfterACommitThatWaits) {
   }
 }
 
+// As a transport has it: whichever thread is free takes the next message as soon as it is asked for.
+TEST_F(LargePipelineTest, TwoThreadsTakeTheMessagesWhileAnotherMayCancel) {
+  constexpr int64_t kRows = 64, kCols = 8, kBytes = kRows * kCols * 8;
+  for (int round = 0; round < 20; ++round) {
+    const bool cancels = round % 2 == 1;
+    LargeCall& call = begin();
+    call.open(kRows, kCols);
+    call.write();
+    Mutex turn;
+    int taken = 1;  // reads that had a message: open
+    int64_t at = 0;
+    const auto take_messages = [&] {
+      while (!call.finished()) {
+        turn.lock();
+        if (call.reads() == taken || at > kBytes) {
+          turn.unlock();
+          if (at > kBytes) return;
+          std::this_thread::yield();
+          continue;
+        }
+        ++taken;
+        const int64_t offset = std::exchange(at, at + chunk_bytes);
+        if (offset == kBytes) call.commit();
+        const auto place = offset < kBytes ? call.begin_chunk(offset, static_cast<size_t>(chunk_bytes)) : nullptr;
+        turn.unlock();
+        if (place == nullptr) continue;
+        std::memset(place.get(), 5, static_cast<size_t>(chunk_bytes));
+        call.end_chunk(offset, static_cast<size_t>(chunk_bytes), place);
+      }
+    };
+    std::thread one(take_messages), other(take_messages);
+    if (cancels) {
+      while (call.reads() < 50 + round) std::this_thread::yield();
+      call.break_off();
+    } else {
+      EXPECT_TRUE(call.finish().has_value());
+    }
+    one.join();
+    other.join();
+    if (cancels) {
+      while (call.write(false)) {
+      }
+      EXPECT_EQ(call.await_end().reason, Reason::kCancelled);
+    }
+    expect_all_given_back();
+  }
+}
+
 // --- bad input ----------------------------------------------------------------------------------
 
 TEST_F(LargePipelineTest, AChunkThatOverlaps) {
