@@ -23,6 +23,8 @@ namespace svdserve::server {
 // LargeJob decides, this class acts. Life: shared; gRPC's share is self_, given up in OnDone(); the job's is what it
 // calls this by, given up when it asks to finish.
 //
+// Events of the wire may come at once: a thread may take the next message while another copies a chunk.
+//
 // The first message is short, and is read in turn. The call has no place then, so nothing else bounds such calls.
 //
 // Invariant: gRPC is told to read, write or finish under act_mu_ alone, and nothing after finish. A LargeNext that comes

@@ -24,7 +24,8 @@
 namespace svdserve::client::internal {
 
 // The calling thread does the network's work. Beside it a chunk is prepared while the one before is on its way, and two
-// are copied while the next is received. So a call holds four chunks at most. run() may be called once. cancel() from any thread while it runs.
+// are copied while the next is received. So a call holds four chunks at most. run() may be called once, cancel() from any
+// thread while it runs.
 class LargeCall : public Cancellable {
  public:
   // matrix, out, options: the caller's until run() returns; checked against `sizes` already.
