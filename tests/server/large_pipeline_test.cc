@@ -309,19 +309,22 @@ TEST_F(LargePipelineTest, TwoThreadsTakeTheMessagesWhileAnotherMayCancel) {
     int64_t at = 0;
     const auto take_messages = [&] {
       while (!call.finished()) {
-        turn.lock();
-        if (call.reads() == taken || at > kBytes) {
-          turn.unlock();
+        std::shared_ptr<char> place;
+        int64_t offset = 0;
+        {
+          MutexLock lock(&turn);
           if (at > kBytes) return;
+          if (call.reads() > taken) {
+            ++taken;
+            offset = std::exchange(at, at + chunk_bytes);
+            if (offset == kBytes) call.commit();
+            if (offset < kBytes) place = call.begin_chunk(offset, static_cast<size_t>(chunk_bytes));
+          }
+        }
+        if (place == nullptr) {
           std::this_thread::yield();
           continue;
         }
-        ++taken;
-        const int64_t offset = std::exchange(at, at + chunk_bytes);
-        if (offset == kBytes) call.commit();
-        const auto place = offset < kBytes ? call.begin_chunk(offset, static_cast<size_t>(chunk_bytes)) : nullptr;
-        turn.unlock();
-        if (place == nullptr) continue;
         std::memset(place.get(), 5, static_cast<size_t>(chunk_bytes));
         call.end_chunk(offset, static_cast<size_t>(chunk_bytes), place);
       }
