@@ -7,7 +7,7 @@
 
 #include "client/cpp/calls/batch_call.h"
 #include "client/cpp/calls/core.h"
-#include "client/cpp/calls/large_call.h"
+#include "client/cpp/calls/large/large_call.h"
 #include "client/cpp/calls/server_calls.h"
 #include "client/cpp/calls/stream_call.h"
 #include "client/cpp/wire/status.h"

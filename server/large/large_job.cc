@@ -13,6 +13,8 @@ namespace {
 
 // After so many failures on devices that still serve, the matrix is the likelier cause.
 constexpr int kMostFailures = 3;
+// Chunks that are copied at once.
+constexpr int kMostCopies = 2;
 // Operands from here on have taken so long to come that a few milliseconds more are nothing.
 constexpr uint64_t kTrimmedBytes = uint64_t{64} << 20;
 
@@ -160,26 +162,27 @@ LargeNext LargeJob::on_open(const LargeOpen& open) {
   return next;
 }
 
-LargeNext LargeJob::on_chunk(int64_t offset, size_t bytes, uint32_t checksum,
-                             absl::FunctionRef<uint32_t(char* to)> take) {
+LargeNext LargeJob::on_chunk(int64_t offset, size_t bytes, std::shared_ptr<char>* place) {
   LargeNext next;
-  std::shared_ptr<LargeMemory> memory;
-  {
-    MutexLock lock(&mu_);
-    if (state_ == State::kEnded) return next;
-    if (Error error = take_chunk(offset, bytes); !error.ok()) {
-      end(std::move(error), &next);
-      return next;
-    }
-    memory = matrix_.memory;
-  }
-  // Whatever ends the call meanwhile, the memory is there until this has returned.
-  const bool good = take(memory->operand().data() + offset) == checksum;
   MutexLock lock(&mu_);
-  if (state_ != State::kUploading) {
-    next.done_with.push_back(std::move(memory));
+  if (state_ == State::kEnded) return next;
+  if (Error error = take_chunk(offset, bytes); !error.ok()) {
+    end(std::move(error), &next);
     return next;
   }
+  // Whatever ends the call meanwhile, the memory is there until on_copied().
+  *place = {matrix_.memory, matrix_.memory->operand().data() + offset};
+  read_due_ = ++copying_ == kMostCopies;
+  next.read = !read_due_;
+  return next;
+}
+
+LargeNext LargeJob::on_copied(int64_t offset, size_t bytes, std::shared_ptr<char> place, bool good) {
+  LargeNext next;
+  next.done_with.push_back(std::move(place));
+  MutexLock lock(&mu_);
+  --copying_;
+  if (state_ == State::kEnded) return next;
   if (!good) {
     end({absl::StatusCode::kDataLoss,
          Reason::kChunkCorrupted,
@@ -194,7 +197,8 @@ LargeNext LargeJob::on_chunk(int64_t offset, size_t bytes, uint32_t checksum,
   const absl::Time now = stages_->clock->now();
   upload_.moved(static_cast<int64_t>(bytes), now);
   if (matrix_.received->complete()) upload_.restart(now);  // for commit
-  next.read = true;
+  next.read = std::exchange(read_due_, false);
+  if (state_ == State::kCommitting && copying_ == 0) commit(&next);
   return next;
 }
 
@@ -231,20 +235,24 @@ LargeNext LargeJob::on_commit() {
   LargeNext next;
   MutexLock lock(&mu_);
   if (state_ == State::kEnded) return next;
-  if (Error error = commit(); !error.ok()) {
+  if (Error error = check_commit(); !error.ok()) {
     end(std::move(error), &next);
     return next;
   }
   next.read = true;  // nothing may follow: whether something does shows the next read
-  pump(&next);
+  state_ = State::kCommitting;
+  if (copying_ == 0) commit(&next);
   return next;
 }
 
-Error LargeJob::commit() {
+Error LargeJob::check_commit() const {
   if (state_ == State::kOpening) return unexpected("commit", "send open first");
   if (state_ != State::kUploading) return unexpected("commit", "commit was sent before");
-  if (!matrix_.received->complete())
-    return incomplete(*matrix_.received, static_cast<int64_t>(matrix_.plan.operand_bytes()));
+  if (matrix_.received->complete()) return {};
+  return incomplete(*matrix_.received, static_cast<int64_t>(matrix_.plan.operand_bytes()));
+}
+
+void LargeJob::commit(LargeNext* next) {
   committed_ = stages_->clock->now();
   stages_->recorder->large_phase_took(LargePhase::kUpload, committed_ - accepted_);
   saving_ = static_cast<bool>(checkpoint_);
@@ -255,7 +263,11 @@ Error LargeJob::commit() {
     });
   }
   keep_results();
-  return enqueue(LargeRunner::Position::kLast) ? Error{} : no_device();
+  if (enqueue(LargeRunner::Position::kLast)) {
+    pump(next);
+  } else {
+    end(no_device(), next);
+  }
 }
 
 void LargeJob::keep_results() {
@@ -514,6 +526,7 @@ void LargeJob::pump(LargeNext* next) {
   if (!writing_) return;
   const auto* chunk = std::get_if<LargeResultChunk>(&*next->write);
   writing_bytes_ = chunk != nullptr ? static_cast<int64_t>(chunk->bytes) : 0;
+  next->upcoming = results_.peek(static_cast<size_t>(stages_->options->chunk_bytes));
   if (chunk == nullptr) download_.restart(stages_->clock->now());
 }
 

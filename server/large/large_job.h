@@ -38,7 +38,8 @@ namespace svdserve::server {
 //      and nothing after it. The job decides in this order, but its threads may hand it over in another: a read or an
 //      abort may reach the transport after finish, and is void there. A write never does, since finish waits for
 //      on_written().
-//   2. A read is asked for only when the chunk before was taken: the transport's window is the only buffer.
+//   2. A read is asked for while a chunk is copied, and not while two are: beside the transport's window a call holds
+//      the bytes of two messages at most. A matrix is committed when all of its chunks are copied and checked.
 //   3. Progress is sent when nothing else is on its way, and then what is known at that moment: a slow reader gets less
 //      of it, never old.
 //   4. When a call ends, its memory is let go at once; the device keeps its share until it has obeyed the cancel flag,
@@ -63,8 +64,11 @@ class LargeJob final : public LargeTask, public std::enable_shared_from_this<Lar
   // --- of the wire ---
   LargeNext opened();
   LargeNext on_open(const LargeOpen& open);
-  // `take`: copies the chunk's bytes to where it is told and returns their checksum. Called at most once.
-  LargeNext on_chunk(int64_t offset, size_t bytes, uint32_t checksum, absl::FunctionRef<uint32_t(char* to)> take);
+  // *place: where the chunk's bytes belong. The caller copies them, after the steps returned, and then calls on_copied().
+  // Null, and nothing to copy, where the chunk is not wanted.
+  LargeNext on_chunk(int64_t offset, size_t bytes, std::shared_ptr<char>* place);
+  // `good`: the checksum of the bytes copied is that of the chunk. Chunks may be copied at once, and in any order.
+  LargeNext on_copied(int64_t offset, size_t bytes, std::shared_ptr<char> place, bool good);
   LargeNext on_commit();
   // The bytes read are no message, or name something that does not exist.
   LargeNext on_bad_message(Error error);
@@ -85,8 +89,9 @@ class LargeJob final : public LargeTask, public std::enable_shared_from_this<Lar
   void on_no_device() override;
 
  private:
-  // kLoading: of a matrix that is resumed. Its operand or its results come from the disk.
-  enum class State { kOpening, kUploading, kLoading, kQueued, kComputing, kSending, kEnded };
+  // kCommitting: commit has come, and chunks are still copied. kLoading: of a matrix that is resumed. Its operand or its
+  // results come from the disk.
+  enum class State { kOpening, kUploading, kCommitting, kLoading, kQueued, kComputing, kSending, kEnded };
 
   // Takes over the files of a matrix that is resumed. Not under the lock: the call that had them is told.
   Error claim(const LargeOpen& open, Checkpoint* claimed);
@@ -99,7 +104,8 @@ class LargeJob final : public LargeTask, public std::enable_shared_from_this<Lar
   void keep_results() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void start_sending(ComputedLarge computed, LargeNext* next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Error take_chunk(int64_t offset, size_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  Error commit() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Error check_commit() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void commit(LargeNext* next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   int64_t result_bytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Puts it into the queue; false: no device is left that may take it.
   bool enqueue(LargeRunner::Position position) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -135,6 +141,8 @@ class LargeJob final : public LargeTask, public std::enable_shared_from_this<Lar
   Error ending_ ABSL_GUARDED_BY(mu_);  // of kEnded
   RequestLabels labels_ ABSL_GUARDED_BY(mu_);
   AdmittedLarge matrix_ ABSL_GUARDED_BY(mu_);       // from kUploading on; its memory is null again from kSending on
+  int copying_ ABSL_GUARDED_BY(mu_) = 0;            // chunks
+  bool read_due_ ABSL_GUARDED_BY(mu_) = false;      // when a chunk is copied
   Checkpoint checkpoint_ ABSL_GUARDED_BY(mu_);      // empty: it does not survive the server
   bool saving_ ABSL_GUARDED_BY(mu_) = false;        // the operand, after commit: no progress until it is on disk
   bool results_kept_ ABSL_GUARDED_BY(mu_) = false;  // from commit on: their memory is reserved while it waits

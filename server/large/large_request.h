@@ -74,7 +74,9 @@ using LargeReply = std::variant<LargeAccepted, LargeProgressReport, LargeResultC
 // `done_with`: see LargeJob's invariant 1.
 struct LargeNext {
   std::optional<LargeReply> write;  // start writing this, then LargeJob::on_written()
-  bool read = false;                // start the next read
+  // Likely the next write after this one. Its checksum may be computed while this one is on its way.
+  std::optional<LargeResultChunk> upcoming;
+  bool read = false;  // start the next read
   // Cut the call off, with this: its client does not take what is written, so what is finished would never reach it.
   std::optional<Error> abort;
   std::optional<Error> finish;  // end the call, well or with an error: nothing else will be asked for

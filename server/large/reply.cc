@@ -8,7 +8,7 @@
 
 namespace svdserve::server {
 
-std::optional<LargeResultChunk> ResultChunks::next(size_t most) {
+std::optional<LargeResultChunk> ResultChunks::peek(size_t most) const {
   if (pieces_.empty()) return std::nullopt;
   LargeResultChunk chunk;
   chunk.piece = pieces_.front();
@@ -17,8 +17,14 @@ std::optional<LargeResultChunk> ResultChunks::next(size_t most) {
   chunk.offset = chunk.piece->offset + static_cast<int64_t>(sent_);
   chunk.data = block.data() + sent_;
   chunk.bytes = std::min(block.size() - sent_, most);
-  sent_ += chunk.bytes;
-  if (sent_ == block.size()) {
+  return chunk;
+}
+
+std::optional<LargeResultChunk> ResultChunks::next(size_t most) {
+  std::optional<LargeResultChunk> chunk = peek(most);
+  if (!chunk) return chunk;
+  sent_ += chunk->bytes;
+  if (sent_ == chunk->piece->block.size()) {
     pieces_.pop_front();  // the chunk has it
     sent_ = 0;
   }

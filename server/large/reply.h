@@ -24,6 +24,8 @@ class ResultChunks {
 
   // The next chunk, of at most `most` bytes. The last chunk of a piece takes the share of it that was here.
   std::optional<LargeResultChunk> next(size_t most);
+  // The chunk that next() will return.
+  std::optional<LargeResultChunk> peek(size_t most) const;
   // Hands over what is left, to be let go outside a lock.
   void drop(std::vector<std::shared_ptr<const void>>* done_with);
 

@@ -1,5 +1,5 @@
 // The estimate of a large matrix's time, over the course of calls whose time is known.
-#include "client/cpp/calls/large_estimate.h"
+#include "client/cpp/calls/large/large_estimate.h"
 
 #include <gtest/gtest.h>
 

@@ -296,6 +296,25 @@ TEST(Large, DamagedResultsAreNoResults) {
   }
 }
 
+// Large chunks are checked beside the network: the call must not end well before that.
+TEST(Large, ADamagedChunkIsFoundWhereverItIs) {
+  const std::vector<double> a = counting(1024 * 384);
+  for (const int damaged : {0, 2, 4}) {  // the values, one of the three chunks of U, V^H
+    FakeService service;
+    service.large().chunk_bytes = 1 << 20;
+    int chunks = 0;
+    service.large().tamper = [&](v1::DecomposeLargeResponse* response) {
+      if (response->has_factor_chunk() && chunks++ == damaged)
+        response->mutable_factor_chunk()->mutable_data()->back() ^= 1;
+      return 1;
+    };
+    Client client(options_for(service));
+    const auto d = client.svd_large<double>(a, 1024, 384, MemoryOrder::kRowMajor, {}, kCall);
+    EXPECT_EQ(d.status().code, Code::kDataLoss) << damaged;
+    EXPECT_EQ(d.status().reason, "CHUNK_CORRUPTED");
+  }
+}
+
 TEST(Large, WrongSizesAreRefusedHere) {
   FakeService service;
   Client client(options_for(service));

@@ -156,11 +156,12 @@ RULES = {
     "server/main.cc": Rule(ENGINE + DOORS + ("server/",), CORE_LIBRARIES),
     "server": Rule(VALUES + SERVER + ("server/device/device.h",), CORE_LIBRARIES),
     # Computations and names that both ends of the wire share.
-    "wire": Rule(("wire/",), ("intrinsics", "proto")),
+    "wire": Rule(("wire/",), ("grpc", "intrinsics", "proto")),
     # The clients see the wire and nothing behind it.
     "client/cpp": Rule(("wire/", "client/cpp/"), ("absl", "grpc", "proto")),
     "client/cpp/eigen.h": Rule((), ("eigen",)),  # programs include it, the client does not
     "client/cpp/calls": Rule(("wire/", "client/cpp/*", "client/cpp/wire/"), ("absl", "grpc", "proto")),
+    "client/cpp/calls/large": Rule(("wire/", "client/cpp/*", "client/cpp/calls/*", "client/cpp/wire/"), ("absl", "grpc", "proto")),
     "client/cpp/wire": Rule(("wire/", "client/cpp/*"), ("absl", "grpc", "proto")),
     # svdctl sees the public face of the library.
     "client/cli": Rule(CLI_SEES + ("client/cli/",), ("absl",)),

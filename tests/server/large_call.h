@@ -40,6 +40,11 @@ class LargeCall : public std::enable_shared_from_this<LargeCall> {
     if (next.write) {
       EXPECT_FALSE(writing_.has_value()) << "one write at a time";
       writing_ = std::move(next.write);
+      const auto* const chunk = std::get_if<LargeResultChunk>(&*writing_);
+      if (upcoming_) {
+        EXPECT_TRUE(chunk != nullptr && chunk->data == upcoming_->data && chunk->bytes == upcoming_->bytes);
+      }
+      upcoming_ = std::move(next.upcoming);
     }
     reads_ += next.read ? 1 : 0;
     if (next.abort) aborted_ = std::move(next.abort);
@@ -47,6 +52,7 @@ class LargeCall : public std::enable_shared_from_this<LargeCall> {
       EXPECT_FALSE(writing_.has_value()) << "a write is on its way";
       finished_ = std::move(next.finish);
     }
+    if (next.finish) upcoming_.reset();
     changed_.signal_all();
   }
 
@@ -58,10 +64,19 @@ class LargeCall : public std::enable_shared_from_this<LargeCall> {
     act(job->on_open(open));
   }
   void chunk(int64_t offset, size_t bytes, char fill = 5, uint32_t checksum = kChecksum) {
-    act(job->on_chunk(offset, bytes, checksum, [&](char* to) {
-      std::memset(to, fill, bytes);
-      return kChecksum;
-    }));
+    if (const std::shared_ptr<char> place = begin_chunk(offset, bytes)) {
+      std::memset(place.get(), fill, bytes);
+      end_chunk(offset, bytes, place, checksum == kChecksum);
+    }
+  }
+  // The two halves of it, between which anything may happen; null where it is not wanted.
+  std::shared_ptr<char> begin_chunk(int64_t offset, size_t bytes) {
+    std::shared_ptr<char> place;
+    act(job->on_chunk(offset, bytes, &place));
+    return place;
+  }
+  void end_chunk(int64_t offset, size_t bytes, std::shared_ptr<char> place, bool good = true) {
+    act(job->on_copied(offset, bytes, std::move(place), good));
   }
   void commit() { act(job->on_commit()); }
   void close_reads() { act(job->on_reads_closed()); }
@@ -130,6 +145,7 @@ class LargeCall : public std::enable_shared_from_this<LargeCall> {
   Mutex mu_;
   CondVar changed_;
   std::optional<LargeReply> writing_;
+  std::optional<LargeResultChunk> upcoming_;  // what the next write is to be
   std::optional<Error> finished_;
   int reads_ = 0;
   std::optional<Error> aborted_;

@@ -201,9 +201,9 @@ TEST(LargeCodecTest, ASignatureMayBeLongAndOptionsMayNot) {
 
 // --- replies ------------------------------------------------------------------------------------
 
-v1::DecomposeLargeResponse parsed(const LargeReply& reply) {
+v1::DecomposeLargeResponse parsed(const LargeReply& reply, const KnownChecksum& known = {}) {
   grpc::Slice whole;
-  EXPECT_TRUE(encode_large_response(reply).DumpToSingleSlice(&whole).ok());
+  EXPECT_TRUE(encode_large_response(reply, known).DumpToSingleSlice(&whole).ok());
   v1::DecomposeLargeResponse response;
   EXPECT_TRUE(response.ParseFromArray(whole.begin(), static_cast<int>(whole.size())));
   return response;
@@ -242,6 +242,25 @@ TEST(LargeCodecTest, AChunkOfAResultIsASliceThatHoldsItsMemory) {
   }
   message.Clear();
   EXPECT_TRUE(watch.expired());
+}
+
+TEST(LargeCodecTest, AChecksumThatIsKnownIsTakenForTheVeryChunk) {
+  const std::string data = random_bytes(3000);
+  LargeResultChunk chunk, next;
+  chunk.data = data.data();
+  chunk.bytes = 1000;
+  next.data = data.data() + 1000;
+  next.bytes = 1000;
+  const uint32_t right = crc32c_by_tables(0, data.data(), 1000);
+  KnownChecksum known = checksum_of(chunk);
+  EXPECT_EQ(known.value, right);
+  EXPECT_EQ(parsed(chunk, known).factor_chunk().crc32c(), right);
+  EXPECT_EQ(parsed(next, known).factor_chunk().crc32c(), crc32c_by_tables(0, data.data() + 1000, 1000));
+  chunk.bytes = 999;
+  EXPECT_EQ(parsed(chunk, known).factor_chunk().crc32c(), crc32c_by_tables(0, data.data(), 999));
+  known = checksum_of(next);
+  known.value = 7;  // it is not computed again
+  EXPECT_EQ(parsed(next, known).factor_chunk().crc32c(), 7u);
 }
 
 TEST(LargeCodecTest, ProgressAndSummary) {

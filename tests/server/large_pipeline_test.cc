@@ -191,6 +191,162 @@ TEST_F(LargePipelineTest, ProgressGoesOnByTheClockWhereTheDeviceTellsNothing) {
   EXPECT_TRUE(call.await_end().ok());
 }
 
+// --- chunks that are copied while more comes ----------------------------------------------------
+
+TEST_F(LargePipelineTest, TheNextChunkIsReadWhileOneIsCopiedAndNotWhileTwoAre) {
+  LargeCall& call = begin();
+  call.open();
+  call.write();
+  EXPECT_EQ(call.reads(), 2);
+  const auto first = call.begin_chunk(0, 16);
+  EXPECT_EQ(call.reads(), 3);
+  const auto second = call.begin_chunk(16, 16);
+  EXPECT_EQ(call.reads(), 3);
+  call.end_chunk(16, 16, second);  // the later one is faster
+  EXPECT_EQ(call.reads(), 4);
+  const auto third = call.begin_chunk(32, 16);
+  EXPECT_EQ(call.reads(), 4);
+  call.end_chunk(0, 16, first);
+  EXPECT_EQ(call.reads(), 5);
+  call.end_chunk(32, 16, third);
+  EXPECT_EQ(call.reads(), 5);
+  call.chunk(48, 16);
+  EXPECT_EQ(call.reads(), 6);
+  call.commit();
+  EXPECT_TRUE(call.finish().has_value());
+  EXPECT_EQ(recorder.factors().received_bytes, kOperand);
+}
+
+TEST_F(LargePipelineTest, CommitWaitsForTheChunkThatIsCopied) {
+  make({.idle_timeout = absl::Seconds(60)});
+  LargeCall& call = begin();
+  call.open();
+  call.write();
+  for (const int64_t at : {0, 16, 32}) call.chunk(at, 16);
+  auto place = call.begin_chunk(48, 16);
+  call.commit();
+  EXPECT_EQ(call.reads(), 7);  // whether something follows
+  call.close_reads();
+  clock.advance(absl::Seconds(61));  // the client has done all it has to
+  EXPECT_FALSE(call.finished());
+  EXPECT_FALSE(call.writing());
+  EXPECT_EQ(pipeline->stats().inflight_bytes, kOperand);
+  call.end_chunk(48, 16, std::move(place));
+  const auto summary = call.finish();
+  ASSERT_TRUE(summary.has_value());
+  EXPECT_EQ(summary->timing.upload, absl::Seconds(61));
+  expect_all_given_back();
+}
+
+TEST_F(LargePipelineTest, ADamagedChunkWithTheNextOneOrCommitBehindIt) {
+  for (const bool commit : {false, true}) {
+    LargeCall& call = begin();
+    call.open();
+    call.write();
+    for (const int64_t at : {0, 16}) call.chunk(at, 16);
+    if (commit) call.chunk(32, 16);
+    auto damaged = call.begin_chunk(48, 16);
+    auto next = commit ? nullptr : call.begin_chunk(32, 16);
+    if (commit) call.commit();
+    call.end_chunk(48, 16, std::move(damaged), false);
+    EXPECT_TRUE(call.finished());
+    if (next != nullptr) call.end_chunk(32, 16, std::move(next));
+    expect_end(call, absl::StatusCode::kDataLoss, Reason::kChunkCorrupted, "chunk.crc32c");
+  }
+  EXPECT_EQ(controls->begun(), 0);
+}
+
+TEST_F(LargePipelineTest, ACallThatEndsWhileAChunkIsCopiedKeepsTheMemoryUntilThen) {
+  for (const bool overlap : {false, true}) {
+    LargeCall& call = begin();
+    call.open();
+    call.write();
+    auto place = call.begin_chunk(0, 16);
+    if (overlap) {
+      call.chunk(8, 16);
+    } else {
+      call.break_off();
+    }
+    EXPECT_TRUE(call.finished());
+    EXPECT_EQ(pipeline->stats().inflight_bytes, kOperand);
+    std::memset(place.get(), 5, 16);
+    const int reads = call.reads();
+    call.end_chunk(0, 16, std::move(place), overlap);
+    EXPECT_EQ(call.reads(), reads);
+    expect_all_given_back();
+    EXPECT_EQ(call.await_end().reason, overlap ? Reason::kChunkOverlap : Reason::kCancelled);
+  }
+}
+
+TEST_F(LargePipelineTest, AnythingAfterACommitThatWaits) {
+  for (const bool commit : {false, true}) {
+    LargeCall& call = begin();
+    call.open();
+    call.write();
+    for (const int64_t at : {0, 16, 32}) call.chunk(at, 16);
+    auto place = call.begin_chunk(48, 16);
+    call.commit();
+    if (commit) {
+      call.commit();
+    } else {
+      call.chunk(0, 16);
+    }
+    call.end_chunk(48, 16, std::move(place));
+    expect_invalid(call, Reason::kUnexpectedMessage, commit ? "commit" : "chunk");
+  }
+}
+
+// As a transport has it: whichever thread is free takes the next message as soon as it is asked for.
+TEST_F(LargePipelineTest, TwoThreadsTakeTheMessagesWhileAnotherMayCancel) {
+  constexpr int64_t kRows = 64, kCols = 8, kBytes = kRows * kCols * 8;
+  for (int round = 0; round < 20; ++round) {
+    const bool cancels = round % 2 == 1;
+    LargeCall& call = begin();
+    call.open(kRows, kCols);
+    call.write();
+    Mutex turn;
+    int taken = 1;  // reads that had a message: open
+    int64_t at = 0;
+    const auto take_messages = [&] {
+      while (!call.finished()) {
+        std::shared_ptr<char> place;
+        int64_t offset = 0;
+        {
+          MutexLock lock(&turn);
+          if (at > kBytes) return;
+          if (call.reads() > taken) {
+            ++taken;
+            offset = std::exchange(at, at + chunk_bytes);
+            if (offset == kBytes) call.commit();
+            if (offset < kBytes) place = call.begin_chunk(offset, static_cast<size_t>(chunk_bytes));
+          }
+        }
+        if (place == nullptr) {
+          std::this_thread::yield();
+          continue;
+        }
+        std::memset(place.get(), 5, static_cast<size_t>(chunk_bytes));
+        call.end_chunk(offset, static_cast<size_t>(chunk_bytes), place);
+      }
+    };
+    std::thread one(take_messages), other(take_messages);
+    if (cancels) {
+      while (call.reads() < 50 + round) std::this_thread::yield();
+      call.break_off();
+    } else {
+      EXPECT_TRUE(call.finish().has_value());
+    }
+    one.join();
+    other.join();
+    if (cancels) {
+      while (call.write(false)) {
+      }
+      EXPECT_EQ(call.await_end().reason, Reason::kCancelled);
+    }
+    expect_all_given_back();
+  }
+}
+
 // --- bad input ----------------------------------------------------------------------------------
 
 TEST_F(LargePipelineTest, AChunkThatOverlaps) {
@@ -824,7 +980,10 @@ TEST_F(LargePipelineTest, AFinishMayOvertakeARead) {
   LargeCall& uploading = begin();
   uploading.open();
   uploading.write();
-  expect_void(uploading, uploading.job->on_chunk(0, 16, kChecksum, [](char*) { return kChecksum; }));
+  std::shared_ptr<char> place;
+  LargeNext next = uploading.job->on_chunk(0, 16, &place);
+  place.reset();
+  expect_void(uploading, std::move(next));
 }
 
 // Beside a read that comes with a write: the end waits until that was written, however late it is asked for.

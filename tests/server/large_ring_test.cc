@@ -178,11 +178,10 @@ class LargeRingTest : public ::testing::Test {
     std::mt19937_64 random(1);
     std::vector<double> matrix(static_cast<size_t>(kRows * kCols));
     for (double& x : matrix) x = std::normal_distribution<double>()(random);
-    const auto take = [&matrix](char* to) {
-      std::memcpy(to, matrix.data(), matrix.size() * sizeof(double));
-      return kChecksum;
-    };
-    call.act(call.job->on_chunk(0, matrix.size() * sizeof(double), kChecksum, take));
+    const size_t bytes = matrix.size() * sizeof(double);
+    const std::shared_ptr<char> place = call.begin_chunk(0, bytes);
+    std::memcpy(place.get(), matrix.data(), bytes);
+    call.end_chunk(0, bytes, place);
     call.commit();
     return call;
   }

@@ -3,8 +3,10 @@
 //   svdserve_large_rate ADDRESS ROWS COLS          svdserve: upload, then download; what is between does not count
 //   svdserve_large_rate --echo ADDRESS ROWS COLS   the echo: the same bytes, both ways at once, without checksums
 //
-// The matrix is f64, random, in chunks of 1 MiB. U, the values and V^H of svdserve are received and thrown away.
+// The matrix is f64, random, in chunks of 1 MiB. U, the values and V^H of svdserve are received and thrown away. As in the
+// client library, chunks are filled and checked beside the stream. The allocator is set up as both servers'.
 #include <grpcpp/grpcpp.h>
+#include <malloc.h>
 #include <svdserve/v1/svd_service.grpc.pb.h>
 
 #include <algorithm>
@@ -15,8 +17,10 @@
 #include <cstring>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "client/cpp/calls/large/side_work.h"
 #include "wire/crc32c.h"
 
 namespace {
@@ -53,13 +57,20 @@ struct Call {
   void Upload(const std::vector<double>& matrix, bool checksums) {
     const auto* bytes = reinterpret_cast<const char*>(matrix.data());
     const auto total = static_cast<int64_t>(matrix.size() * sizeof(double));
-    v1::DecomposeLargeRequest request;
-    for (int64_t at = 0; at < total; at += kChunk) {
+    v1::DecomposeLargeRequest sent, next;
+    client::internal::SideWork beside(1);
+    const auto fill = [&](int64_t at) {
       const auto size = static_cast<size_t>(std::min(kChunk, total - at));
-      request.mutable_chunk()->set_offset(at);
-      request.mutable_chunk()->set_data(bytes + at, size);
-      if (checksums) request.mutable_chunk()->set_crc32c(crc32c(0, bytes + at, size));
-      if (!stream->Write(request)) fail(stream->Finish().error_message());
+      next.mutable_chunk()->set_offset(at);
+      next.mutable_chunk()->set_data(bytes + at, size);
+      if (checksums) next.mutable_chunk()->set_crc32c(crc32c(0, bytes + at, size));
+    };
+    fill(0);
+    for (int64_t at = kChunk; at - kChunk < total; at += kChunk) {
+      beside.wait();
+      std::swap(sent, next);
+      if (at < total) beside.run([&fill, at] { fill(at); });
+      if (!stream->Write(sent)) fail(stream->Finish().error_message());
     }
   }
 
@@ -82,7 +93,7 @@ void measure_server(const std::string& address, int64_t rows, int64_t cols) {
   open.set_memory_order(v1::MEMORY_ORDER_COLUMN_MAJOR);
   open.set_rows(rows);
   open.set_cols(cols);
-  v1::DecomposeLargeResponse response;
+  v1::DecomposeLargeResponse response, taken;
   if (!call.stream->Write(request) || !call.stream->Read(&response)) fail(call.stream->Finish().error_message());
   const double began = now();
   call.Upload(matrix, true);
@@ -90,13 +101,19 @@ void measure_server(const std::string& address, int64_t rows, int64_t cols) {
   call.stream->Write(request);
   const double sent = now();
   double first = 0, results = 0;
+  client::internal::SideWork beside(1);
   while (call.stream->Read(&response)) {
     if (!response.has_factor_chunk()) continue;
     if (first == 0) first = now();
-    const std::string& data = response.factor_chunk().data();
-    results += static_cast<double>(data.size());
-    if (crc32c(0, data.data(), data.size()) != response.factor_chunk().crc32c()) fail("a checksum is wrong");
+    beside.wait();
+    std::swap(response, taken);
+    results += static_cast<double>(taken.factor_chunk().data().size());
+    beside.run([&taken] {
+      const v1::LargeFactorChunk& chunk = taken.factor_chunk();
+      if (crc32c(0, chunk.data().data(), chunk.data().size()) != chunk.crc32c()) fail("a checksum is wrong");
+    });
   }
+  beside.wait();
   const double ended = now();
   const grpc::Status status = call.stream->Finish();
   if (!status.ok()) fail(status.error_message());
@@ -128,6 +145,10 @@ void measure_echo(const std::string& address, int64_t rows, int64_t cols) {
 int main(int argc, char** argv) {
   const bool echo = argc == 5 && std::strcmp(argv[1], "--echo") == 0;
   if (argc != 4 && !echo) fail("usage: svdserve_large_rate [--echo] ADDRESS ROWS COLS");
+  mallopt(M_MMAP_THRESHOLD, 1 << 30);
+  mallopt(M_TRIM_THRESHOLD, 256 << 20);
+  mallopt(M_TOP_PAD, 64 << 20);
+  mallopt(M_ARENA_MAX, 2);
   char** const words = argv + argc - 3;
   (echo ? measure_echo : measure_server)(words[0], std::atoll(words[1]), std::atoll(words[2]));
   return 0;

@@ -3,6 +3,8 @@
 #include <grpcpp/support/proto_buffer_reader.h>
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "client/cpp/wire/wire.h"
 #include "client/cpp/wire/wire_values.h"
@@ -53,14 +55,15 @@ LargeReport read(const v1::LargeSummary& from) {
   return to;
 }
 
-// A LargeFactorChunk of `size` bytes: its data, a mebibyte, goes to memory that is warm.
-bool read_factor_chunk(CodedInputStream& in, int size, LargeReply* to) {
+// A LargeFactorChunk of `size` bytes in a message that consists of `slices`: its data stay there.
+bool read_factor_chunk(CodedInputStream& in, int size, std::vector<grpc::Slice> slices, LargeReply* to) {
   using Chunk = v1::LargeFactorChunk;
   to->step = LargeStep::kFactorChunk;
-  to->data.clear();
+  to->data = {};
   to->crc32c = 0;
   to->offset = 0;
   int factor = 0;
+  int begin = 0, count = 0;
   const bool good = wire::read_fields_of(&in, size, [&](uint32_t tag) {
     switch (tag) {
       case tag_of(Chunk::kFactorFieldNumber, wire::kVarint):
@@ -68,7 +71,9 @@ bool read_factor_chunk(CodedInputStream& in, int size, LargeReply* to) {
       case tag_of(Chunk::kOffsetFieldNumber, wire::kVarint):
         return wire::read_varint(&in, &to->offset);
       case tag_of(Chunk::kDataFieldNumber, wire::kEmbedded):
-        return wire::read_bytes(&in, &to->data);
+        if (!wire::read_length(&in, &count)) return false;
+        begin = in.CurrentPosition();
+        return in.Skip(count);
       case tag_of(Chunk::kCrc32CFieldNumber, wire::kFixed32):
         return in.ReadLittleEndian32(&to->crc32c);
       default:
@@ -76,6 +81,7 @@ bool read_factor_chunk(CodedInputStream& in, int size, LargeReply* to) {
     }
   });
   to->factor = wire::value_of<LargeFactor>(factor).value_or(LargeFactor::kUnknown);
+  if (good) to->data = {std::move(slices), static_cast<size_t>(begin), static_cast<size_t>(count)};
   return good;
 }
 
@@ -105,7 +111,7 @@ void read_step(const v1::DecomposeLargeResponse& from, LargeReply* to) {
       to->step = LargeStep::kFactorChunk;
       to->factor = wire::value_of<LargeFactor>(from.factor_chunk().factor()).value_or(LargeFactor::kUnknown);
       to->offset = from.factor_chunk().offset();
-      to->data = from.factor_chunk().data();
+      to->data = {{grpc::Slice(from.factor_chunk().data())}, 0, from.factor_chunk().data().size()};
       to->crc32c = from.factor_chunk().crc32c();
       break;
     default:
@@ -164,6 +170,8 @@ grpc::ByteBuffer make_large_commit() {
 }
 
 bool read_large_reply(grpc::ByteBuffer& message, LargeReply* reply) {
+  std::vector<grpc::Slice> slices;
+  if (!message.Dump(&slices).ok()) return false;  // shares of them: nothing is copied
   {
     grpc::ProtoBufferReader bytes(&message);
     CodedInputStream in(&bytes);
@@ -172,7 +180,7 @@ bool read_large_reply(grpc::ByteBuffer& message, LargeReply* reply) {
     uint32_t tag = 0;
     int size = 0;
     const bool is_chunk = wire::read_tag(&in, &tag) && tag == kChunk && wire::read_length(&in, &size);
-    if (is_chunk && size == in.BytesUntilLimit()) return read_factor_chunk(in, size, reply);
+    if (is_chunk && size == in.BytesUntilLimit()) return read_factor_chunk(in, size, std::move(slices), reply);
   }
   grpc::ProtoBufferReader bytes(&message);
   v1::DecomposeLargeResponse response;

@@ -10,6 +10,7 @@
 
 #include "client/cpp/large.h"
 #include "client/cpp/wire/send_buffers.h"
+#include "wire/received_bytes.h"
 
 namespace svdserve::client::internal {
 
@@ -33,7 +34,7 @@ struct LargeReply {
   LargeProgress progress = {};                 // kProgress; elapsed_seconds are the server's
   LargeFactor factor = LargeFactor::kUnknown;  // kFactorChunk, and so the next three
   int64_t offset = 0;
-  std::string data = {};  // its memory is used again from one message to the next
+  wire::ReceivedBytes data = {};
   uint32_t crc32c = 0;
   LargeReport report = {};  // kSummary, and so the next line
   int64_t values = 0, left_columns = 0, right_rows = 0;

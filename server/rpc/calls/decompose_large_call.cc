@@ -105,24 +105,43 @@ void DecomposeLargeCall::cut_off_if_stalled(absl::Time now, absl::Duration) {
 void DecomposeLargeCall::act(LargeNext next) {
   if (next.finish) next.done_with.clear();
   grpc::ByteBuffer message;
-  if (next.write) message = encode_large_response(*next.write);
+  if (next.write) message = encode(*next.write);
+  {
+    MutexLock lock(&act_mu_);
+    if (finished_) return;
+    if (next.write) {
+      tell_reply(*next.write, message.Length());
+      outgoing_.Swap(&message);
+      StartWrite(&outgoing_);
+    }
+    if (next.read) StartRead(&incoming_);
+    if (next.abort) {
+      log_end(*next.abort);
+      cut_off(call_, *next.abort, ids_.request);
+    }
+    if (next.finish) {
+      log_end(*next.finish);
+      finished_ = true;
+      finish(to_status(*next.finish, ids_.request));
+    }
+  }
+  if (next.upcoming) prepare(*next.upcoming);
+}
+
+grpc::ByteBuffer DecomposeLargeCall::encode(const LargeReply& reply) {
+  KnownChecksum known;
+  {
+    MutexLock lock(&act_mu_);
+    known = upcoming_;
+  }
+  return encode_large_response(reply, known);
+}
+
+// While the write before is on its way. Where that is faster, another thread computes the checksum again for itself.
+void DecomposeLargeCall::prepare(const LargeResultChunk& upcoming) {
+  const KnownChecksum known = checksum_of(upcoming);
   MutexLock lock(&act_mu_);
-  if (finished_) return;
-  if (next.write) {
-    tell_reply(*next.write, message.Length());
-    outgoing_.Swap(&message);
-    StartWrite(&outgoing_);
-  }
-  if (next.read) StartRead(&incoming_);
-  if (next.abort) {
-    log_end(*next.abort);
-    cut_off(call_, *next.abort, ids_.request);
-  }
-  if (next.finish) {
-    log_end(*next.finish);
-    finished_ = true;
-    finish(to_status(*next.finish, ids_.request));
-  }
+  upcoming_ = known;
 }
 
 void DecomposeLargeCall::OnReadDone(bool ok) {
@@ -144,7 +163,7 @@ void DecomposeLargeCall::OnReadDone(bool ok) {
       line_.dtype = name(decoded.open.problem.dtype);
     }
   }
-  act(take(std::move(decoded)));
+  take(std::move(decoded));
 }
 
 void DecomposeLargeCall::tell_reply(const LargeReply& reply, size_t bytes) {
@@ -169,28 +188,40 @@ void DecomposeLargeCall::log_end(const Error& error) {
   context_->access_log->write(ids_, peer_, line, now);
 }
 
-LargeNext DecomposeLargeCall::take(DecodedLarge decoded) {
+void DecomposeLargeCall::take(DecodedLarge decoded) {
   switch (decoded.step) {
     case DecodedLarge::Step::kOpen:
-      return job_->on_open(decoded.open);
+      act(job_->on_open(decoded.open));
+      return;
     case DecodedLarge::Step::kChunk:
-      return job_->on_chunk(decoded.offset, decoded.data.size(), decoded.checksum,
-                            [&decoded](char* to) { return decoded.data.copy_to(to); });
+      take_chunk(decoded);
+      return;
     case DecodedLarge::Step::kCommit:
-      return job_->on_commit();
+      act(job_->on_commit());
+      return;
     case DecodedLarge::Step::kNone:
       break;
   }
-  return job_->on_bad_message(std::move(decoded.error));
+  act(job_->on_bad_message(std::move(decoded.error)));
+}
+
+// The next message comes while this one is copied. Another thread may take it meanwhile.
+void DecomposeLargeCall::take_chunk(const DecodedLarge& chunk) {
+  std::shared_ptr<char> place;
+  act(job_->on_chunk(chunk.offset, chunk.data.size(), &place));
+  if (place == nullptr) return;
+  const bool good = chunk.data.copy_to(place.get()) == chunk.checksum;
+  act(job_->on_copied(chunk.offset, chunk.data.size(), std::move(place), good));
 }
 
 void DecomposeLargeCall::OnWriteDone(bool ok) {
   const auto self = self_;
+  grpc::ByteBuffer written;  // goes when the next message is on its way: to unmap a piece of a result takes a while
   {
-    grpc::ByteBuffer written;
     MutexLock lock(&act_mu_);
     outgoing_.Swap(&written);
   }
+  if (!ok) written.Clear();
   act(job_->on_written(ok));
 }
 

@@ -23,6 +23,8 @@ namespace svdserve::server {
 // LargeJob decides, this class acts. Life: shared; gRPC's share is self_, given up in OnDone(); the job's is what it
 // calls this by, given up when it asks to finish.
 //
+// Events of the wire may come at once: a thread may take the next message while another copies a chunk.
+//
 // The first message is short, and is read in turn. The call has no place then, so nothing else bounds such calls.
 //
 // Invariant: gRPC is told to read, write or finish under act_mu_ alone, and nothing after finish. A LargeNext that comes
@@ -47,10 +49,13 @@ class DecomposeLargeCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer
   void cut_off_if_stalled(absl::Time now, absl::Duration) override;
   void close(const grpc::Status&) override {}
   void act(LargeNext next);
+  grpc::ByteBuffer encode(const LargeReply& reply);
+  void prepare(const LargeResultChunk& upcoming);
   void wait_and_read();
   void on_turn();
   void finish(const grpc::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(act_mu_);
-  LargeNext take(DecodedLarge decoded);
+  void take(DecodedLarge decoded);
+  void take_chunk(const DecodedLarge& chunk);
   void tell_reply(const LargeReply& reply, size_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(act_mu_);
   void log_end(const Error& error) ABSL_EXCLUSIVE_LOCKS_REQUIRED(act_mu_);
 
@@ -62,6 +67,7 @@ class DecomposeLargeCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer
   grpc::ByteBuffer incoming_;      // written by gRPC between StartRead() and OnReadDone()
   Mutex act_mu_;
   grpc::ByteBuffer outgoing_ ABSL_GUARDED_BY(act_mu_);  // between StartWrite() and OnWriteDone()
+  KnownChecksum upcoming_ ABSL_GUARDED_BY(act_mu_);     // of the chunk that is likely to be written next
   bool finished_ ABSL_GUARDED_BY(act_mu_) = false;
   bool logged_ ABSL_GUARDED_BY(act_mu_) = false;  // its end, once
   SmallRead first_read_;

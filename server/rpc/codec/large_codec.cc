@@ -2,13 +2,12 @@
 
 #include <svdserve/v1/svd_service.pb.h>
 
-#include <algorithm>
-#include <cstring>
 #include <memory>
 #include <new>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "server/rpc/codec/codec.h"
@@ -219,11 +218,12 @@ grpc::Slice slice_of(const LargeResultChunk& chunk) {
       [](void* held) { delete static_cast<std::shared_ptr<const ResultPiece>*>(held); }, share);
 }
 
-grpc::ByteBuffer encode_chunk(const LargeResultChunk& from) {
+grpc::ByteBuffer encode_chunk(const LargeResultChunk& from, const KnownChecksum& known) {
+  const bool is_known = known.data == from.data && known.bytes == from.bytes;
   v1::LargeFactorChunk head;
   head.set_factor(to_wire<v1::LargeFactor>(from.result));
   head.set_offset(from.offset);
-  head.set_crc32c(crc32c(0, from.data, from.bytes));
+  head.set_crc32c(is_known ? known.value : checksum_of(from).value);
   MessageBuilder chunk;
   chunk.append(head.SerializeAsString());
   chunk.append_slice(v1::LargeFactorChunk::kDataFieldNumber, slice_of(from), 0, from.bytes);
@@ -286,27 +286,6 @@ void decode_into(grpc::ByteBuffer* message, DecodedLarge* out) {
 
 }  // namespace
 
-uint32_t ReceivedBytes::copy_to(char* to) const {
-  // A block just copied is still in the cache when its checksum is computed. A transport's slice alone is too little
-  // for the checksum to be quick.
-  constexpr size_t kBlock = 96 * 1024;
-  uint32_t checksum = 0;
-  size_t skip = begin_, copied = 0, checked = 0;
-  for (const grpc::Slice& slice : slices_) {
-    if (copied == count_) break;
-    if (skip >= slice.size()) {
-      skip -= slice.size();
-      continue;
-    }
-    const size_t bytes = std::min(slice.size() - skip, count_ - copied);
-    std::memcpy(to + copied, slice.begin() + skip, bytes);
-    skip = 0;
-    copied += bytes;
-    for (; copied - checked >= kBlock; checked += kBlock) checksum = crc32c(checksum, to + checked, kBlock);
-  }
-  return crc32c(checksum, to + checked, copied - checked);
-}
-
 DecodedLarge decode_large_request(grpc::ByteBuffer* message, size_t max_bytes) {
   DecodedLarge out;
   try {
@@ -324,9 +303,13 @@ DecodedLarge decode_large_request(grpc::ByteBuffer* message, size_t max_bytes) {
   return out;
 }
 
-grpc::ByteBuffer encode_large_response(const LargeReply& reply) {
+KnownChecksum checksum_of(const LargeResultChunk& chunk) {
+  return {chunk.data, chunk.bytes, crc32c(0, chunk.data, chunk.bytes)};
+}
+
+grpc::ByteBuffer encode_large_response(const LargeReply& reply, const KnownChecksum& known) {
   v1::DecomposeLargeResponse response;
-  if (const auto* chunk = std::get_if<LargeResultChunk>(&reply)) return encode_chunk(*chunk);
+  if (const auto* chunk = std::get_if<LargeResultChunk>(&reply)) return encode_chunk(*chunk, known);
   if (const auto* accepted = std::get_if<LargeAccepted>(&reply)) {
     response.mutable_accepted()->set_chunk_bytes(accepted->chunk_bytes);
     response.mutable_accepted()->set_operand_bytes(accepted->operand_bytes);

@@ -4,34 +4,15 @@
 #define SVDSERVE_SERVER_RPC_CODEC_LARGE_CODEC_H_
 
 #include <grpcpp/support/byte_buffer.h>
-#include <grpcpp/support/slice.h>
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include "server/error.h"
 #include "server/large/large_request.h"
+#include "wire/received_bytes.h"
 
 namespace svdserve::server {
-
-// Bytes of a message that are still the transport's.
-class ReceivedBytes {
- public:
-  ReceivedBytes() = default;
-  // `count` bytes from `begin` on of what `slices` hold together.
-  ReceivedBytes(std::vector<grpc::Slice> slices, size_t begin, size_t count)
-      : slices_(std::move(slices)), begin_(begin), count_(count) {}
-
-  size_t size() const { return count_; }
-  // Copies them to `to` and returns their CRC-32C.
-  uint32_t copy_to(char* to) const;
-
- private:
-  std::vector<grpc::Slice> slices_;
-  size_t begin_ = 0;
-  size_t count_ = 0;
-};
 
 struct DecodedLarge {
   enum class Step { kNone, kOpen, kChunk, kCommit };
@@ -41,15 +22,24 @@ struct DecodedLarge {
   // Fields of a chunk.
   int64_t offset = 0;
   uint32_t checksum = 0;
-  ReceivedBytes data;
+  wire::ReceivedBytes data;
 };
 
 // Lets go of *message. One of more than `max_bytes` is rejected unread. Does not throw where memory is short: that is
 // an error as well.
 DecodedLarge decode_large_request(grpc::ByteBuffer* message, size_t max_bytes);
 
-// A DecomposeLargeResponse; of a chunk the bytes stay where they are, and are kept alive by the message.
-grpc::ByteBuffer encode_large_response(const LargeReply& reply);
+// The checksum of a chunk's bytes, computed before the chunk is encoded. They are known by their place.
+struct KnownChecksum {
+  const char* data = nullptr;
+  size_t bytes = 0;
+  uint32_t value = 0;
+};
+KnownChecksum checksum_of(const LargeResultChunk& chunk);
+
+// A DecomposeLargeResponse; of a chunk the bytes stay where they are, and are kept alive by the message. `known` spares
+// the checksum where it is that of the chunk.
+grpc::ByteBuffer encode_large_response(const LargeReply& reply, const KnownChecksum& known = {});
 
 }  // namespace svdserve::server
 #endif  // SVDSERVE_SERVER_RPC_CODEC_LARGE_CODEC_H_

@@ -1,12 +1,11 @@
-#include "client/cpp/calls/large_call.h"
+#include "client/cpp/calls/large/large_call.h"
 
 #include <algorithm>
 #include <cstdio>
-#include <cstring>
 #include <limits>
+#include <new>
 
 #include "client/cpp/wire/status.h"
-#include "wire/crc32c.h"
 #include "wire/limits.h"
 
 namespace svdserve::client {
@@ -75,123 +74,9 @@ Result<LargeSizes> large_sizes(const LargeMatrix& matrix, const LargeOptions& op
 namespace internal {
 namespace {
 
-// Larger chunks would only take more memory on both sides.
-constexpr int64_t kLargestChunkBytes = 1 << 20;
+constexpr size_t kCopies = 2;  // at once
 
 }  // namespace
-
-// --- what comes back ----------------------------------------------------------------------------
-
-LargeReceiver::LargeReceiver(const LargeSizes& sizes, bool has_certificate, const LargeOutputs& out)
-    : sizes_(sizes), has_certificate_(has_certificate), targets_{{out.values}, {out.left}, {out.right_adjoint}} {}
-
-void LargeReceiver::restart() {
-  accepted_ = false;
-  chunk_bytes_ = 0;
-  report_.reset();
-  for (LargeTarget& t : targets_) t.received = 0;
-}
-
-Status LargeReceiver::take(const LargeReply& reply, bool operand_sent) {
-  if (!accepted_ && reply.step != LargeStep::kAccepted) return invalid_reply("it does not begin with accepted");
-  if (report_) return invalid_reply("it goes on after the summary");
-  const bool is_result = reply.step == LargeStep::kFactorChunk || reply.step == LargeStep::kSummary;
-  if (is_result && !operand_sent) return invalid_reply("it has results of an operand that was not sent completely");
-  switch (reply.step) {
-    case LargeStep::kAccepted:
-      return take_accepted(reply);
-    case LargeStep::kFactorChunk:
-      return take_chunk(reply);
-    case LargeStep::kSummary:
-      return take_summary(reply);
-    case LargeStep::kProgress:
-    case LargeStep::kNothing:  // a step of a later version of the contract
-      return {};
-  }
-  return {};
-}
-
-Status LargeReceiver::take_accepted(const LargeReply& reply) {
-  if (accepted_) return invalid_reply("it accepts the matrix twice");
-  accepted_ = true;
-  chunk_bytes_ = std::min(reply.chunk_bytes, kLargestChunkBytes);
-  if (chunk_bytes_ < 1) return invalid_reply("it allows chunks of " + std::to_string(chunk_bytes_) + " bytes");
-  int64_t result_bytes = 0;  // no more than the machine holds: the memory is there
-  for (const LargeTarget& t : targets_) result_bytes += static_cast<int64_t>(t.memory.size());
-  if (reply.operand_bytes == sizes_.operand_bytes && reply.result_bytes == result_bytes) return {};
-  return invalid_reply("it accepts " + std::to_string(reply.operand_bytes) + " bytes with results of " +
-                       std::to_string(reply.result_bytes) + ", but the matrix has " +
-                       std::to_string(sizes_.operand_bytes) + " with results of " + std::to_string(result_bytes));
-}
-
-Status LargeReceiver::take_summary(const LargeReply& reply) {
-  const LargeReport& r = reply.report;
-  if (reply.values != sizes_.values || reply.left_columns != sizes_.left_columns ||
-      reply.right_rows != sizes_.right_rows) {
-    return invalid_reply("its summary has " + std::to_string(reply.values) + " values, " +
-                         std::to_string(reply.left_columns) + " columns of U and " + std::to_string(reply.right_rows) +
-                         " rows of V^H; " + std::to_string(sizes_.values) + ", " + std::to_string(sizes_.left_columns) +
-                         " and " + std::to_string(sizes_.right_rows) + " were asked for");
-  }
-  if (r.sweeps < 0 || r.proper_rotations < 0 || r.rotations < r.proper_rotations) {
-    return invalid_reply("its summary counts " + std::to_string(r.sweeps) + " sweeps and " +
-                         std::to_string(r.rotations) + " rotations, " + std::to_string(r.proper_rotations) +
-                         " of them proper");
-  }
-  if (r.members < 0) return invalid_reply("its summary counts " + std::to_string(r.members) + " devices");
-  if (r.rank < 0 || r.rank > sizes_.values) {
-    return invalid_reply("its summary has the rank " + std::to_string(r.rank));
-  }
-  if (r.status == MatrixStatus::kNonFinite || r.status == MatrixStatus::kByQr ||
-      r.status == MatrixStatus::kNearDefective)
-    return invalid_reply("its summary has the status of a small matrix");
-  if (r.certificate.has_value() != has_certificate_) {
-    return invalid_reply(has_certificate_ ? "its summary has no certificate"
-                                          : "its summary has a certificate, none was asked for");
-  }
-  report_ = r;
-  return {};
-}
-
-Status LargeReceiver::take_chunk(const LargeReply& reply) {
-  if (reply.factor == LargeFactor::kUnknown) return invalid_reply("it has a result of an unknown kind");
-  if (reply.data.empty()) return invalid_reply("it has an empty chunk");
-  LargeTarget& target = targets_[static_cast<size_t>(reply.factor) - 1];
-  const bool in_order = reply.offset >= 0 && static_cast<size_t>(reply.offset) == target.received;
-  if (!in_order || reply.data.size() > target.memory.size() - target.received) {
-    return invalid_reply("it has a chunk of " + std::to_string(reply.data.size()) + " bytes at byte " +
-                         std::to_string(reply.offset) + " of a result of " + std::to_string(target.memory.size()) +
-                         " bytes, of which " + std::to_string(target.received) + " had been received");
-  }
-  if (crc32c(0, reply.data.data(), reply.data.size()) != reply.crc32c) {
-    return failure(
-        Code::kDataLoss, "CHUNK_CORRUPTED",
-        "the CRC-32C of a result at byte " + std::to_string(reply.offset) + " is wrong; send the matrix again");
-  }
-  std::memcpy(target.memory.data() + target.received, reply.data.data(), reply.data.size());
-  target.received += reply.data.size();
-  return {};
-}
-
-double LargeReceiver::fraction() const {
-  double received = 0, all = 0;
-  for (const LargeTarget& t : targets_) {
-    received += static_cast<double>(t.received);
-    all += static_cast<double>(t.memory.size());
-  }
-  return received / all;
-}
-
-Result<LargeReport> LargeReceiver::finish() {
-  for (const LargeTarget& t : targets_) {
-    if (t.received != t.memory.size()) {
-      return invalid_reply("it ends after " + std::to_string(t.received) + " of " + std::to_string(t.memory.size()) +
-                           " bytes of a result");
-    }
-  }
-  if (!report_) return invalid_reply("it ends without a summary");
-  return *std::move(report_);
-}
 
 // --- the call -----------------------------------------------------------------------------------
 
@@ -205,7 +90,8 @@ LargeCall::LargeCall(Core& core, const LargeMatrix& matrix, const LargeSizes& si
       deadline_(deadline_after(call.timeout, Clock::now())),
       begin_(Clock::now()),
       estimate_(sizes.operand_bytes, sizes.values_bytes + sizes.left_bytes + sizes.right_bytes),
-      receiver_(sizes, options.certificate, out) {}
+      receiver_(sizes, options.certificate, out, &beside_),
+      beside_(kCopies) {}
 
 Result<LargeReport> LargeCall::run() {
   if (!core_.enter(this)) return cancelled();
@@ -292,6 +178,7 @@ Status LargeCall::attempt(grpc::GenericStub& stub) {
   grpc::ClientContext context;
   set_deadline(context, deadline_);
   receiver_.restart();
+  next_chunk_.Clear();
   failure_ = {};
   ++attempts_;
   resuming_ = committed_ = !token_.empty();
@@ -312,6 +199,8 @@ Status LargeCall::attempt(grpc::GenericStub& stub) {
   while (queue.Next(&tag, &ok)) {
   }
   rpc_.reset();
+  const Status settled = receiver_.settle();
+  if (failure_.ok()) failure_ = settled;
   std::lock_guard lock(mutex_);
   context_ = nullptr;
   if (!failure_.ok()) return failure_;
@@ -369,7 +258,7 @@ void LargeCall::on_read() {
     failure_ = invalid_reply("it is not a DecomposeLargeResponse");
     return;
   }
-  failure_ = receiver_.take(reply_, committed_);
+  failure_ = receiver_.take(&reply_, committed_);
   if (!failure_.ok()) return;
   if (reply_.step == LargeStep::kAccepted) {
     token_ = reply_.resume;
@@ -396,12 +285,31 @@ void LargeCall::write_next() {
     rpc_->WriteLast(make_large_commit(), grpc::WriteOptions(), written);
     return;
   }
+  beside_.wait();
+  grpc::ByteBuffer chunk;
+  chunk.Swap(&next_chunk_);
+  if (!chunk.Valid()) chunk = make_chunk(sent_);
+  rpc_->Write(chunk, written);
+  sent_ += chunk_size(sent_);
+  if (sent_ < sizes_.operand_bytes) beside_.run([this, offset = sent_] { prepare_chunk(offset); });
+}
+
+int64_t LargeCall::chunk_size(int64_t offset) const {
   const int64_t room = std::max<int64_t>(core_.options().max_message_bytes - kMessageBytesFixed, 1);
   // No chunk has bytes of both the matrix and its starting vectors.
-  const int64_t end = sent_ < sizes_.matrix_bytes ? sizes_.matrix_bytes : sizes_.operand_bytes;
-  const int64_t size = std::min({receiver_.chunk_bytes(), end - sent_, room});
-  rpc_->Write(make_large_chunk(core_.buffers(), matrix_, sizes_.matrix_bytes, sent_, size), written);
-  sent_ += size;
+  const int64_t end = offset < sizes_.matrix_bytes ? sizes_.matrix_bytes : sizes_.operand_bytes;
+  return std::min({receiver_.chunk_bytes(), end - offset, room});
+}
+
+grpc::ByteBuffer LargeCall::make_chunk(int64_t offset) {
+  return make_large_chunk(core_.buffers(), matrix_, sizes_.matrix_bytes, offset, chunk_size(offset));
+}
+
+void LargeCall::prepare_chunk(int64_t offset) noexcept {
+  try {
+    next_chunk_ = make_chunk(offset);
+  } catch (const std::bad_alloc&) {  // the calling thread tries it again, and reports it
+  }
 }
 
 void LargeCall::tell(LargeProgress news) {

@@ -1,4 +1,4 @@
-#include "client/cpp/calls/large_estimate.h"
+#include "client/cpp/calls/large/large_estimate.h"
 
 #include <algorithm>
 

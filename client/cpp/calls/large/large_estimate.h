@@ -1,7 +1,7 @@
 // The time that a large matrix still takes, from the progress told about it. The Python package has the same in
 // _display/progress.py.
-#ifndef SVDSERVE_CLIENT_CPP_CALLS_LARGE_ESTIMATE_H_
-#define SVDSERVE_CLIENT_CPP_CALLS_LARGE_ESTIMATE_H_
+#ifndef SVDSERVE_CLIENT_CPP_CALLS_LARGE_LARGE_ESTIMATE_H_
+#define SVDSERVE_CLIENT_CPP_CALLS_LARGE_LARGE_ESTIMATE_H_
 
 #include <cstdint>
 
@@ -37,4 +37,4 @@ class LargeEstimate {
 };
 
 }  // namespace svdserve::client::internal
-#endif  // SVDSERVE_CLIENT_CPP_CALLS_LARGE_ESTIMATE_H_
+#endif  // SVDSERVE_CLIENT_CPP_CALLS_LARGE_LARGE_ESTIMATE_H_

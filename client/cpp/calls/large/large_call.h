@@ -1,6 +1,6 @@
 // One large factor on its way: DecomposeLarge on the calling thread.
-#ifndef SVDSERVE_CLIENT_CPP_CALLS_LARGE_CALL_H_
-#define SVDSERVE_CLIENT_CPP_CALLS_LARGE_CALL_H_
+#ifndef SVDSERVE_CLIENT_CPP_CALLS_LARGE_LARGE_CALL_H_
+#define SVDSERVE_CLIENT_CPP_CALLS_LARGE_LARGE_CALL_H_
 
 #include <grpcpp/client_context.h>
 #include <grpcpp/completion_queue.h>
@@ -13,7 +13,9 @@
 #include <optional>
 
 #include "client/cpp/calls/core.h"
-#include "client/cpp/calls/large_estimate.h"
+#include "client/cpp/calls/large/large_estimate.h"
+#include "client/cpp/calls/large/large_receiver.h"
+#include "client/cpp/calls/large/side_work.h"
 #include "client/cpp/calls/retry.h"
 #include "client/cpp/calls/route.h"
 #include "client/cpp/large.h"
@@ -21,42 +23,9 @@
 
 namespace svdserve::client::internal {
 
-// Where a result belongs, and how much of it is there. Chunks arrive in ascending order.
-struct LargeTarget {
-  std::span<std::byte> memory = {};
-  size_t received = 0;
-};
-
-// Checks what the server says against what was asked for, and puts results in their place. Not thread-safe.
-class LargeReceiver {
- public:
-  LargeReceiver(const LargeSizes& sizes, bool has_certificate, const LargeOutputs& out);
-
-  // Starts over, for another attempt.
-  void restart();
-  // Fails with INTERNAL for what a server must not say, with DATA_LOSS for a chunk that was damaged on its way.
-  // operand_sent: all of the operand was sent, and commit.
-  Status take(const LargeReply& reply, bool operand_sent);
-  bool accepted() const { return accepted_; }
-  int64_t chunk_bytes() const { return chunk_bytes_; }
-  double fraction() const;  // of the results
-  // Fails with INTERNAL where something is missing.
-  Result<LargeReport> finish();
-
- private:
-  Status take_accepted(const LargeReply& reply);
-  Status take_chunk(const LargeReply& reply);
-  Status take_summary(const LargeReply& reply);
-
-  const LargeSizes sizes_;
-  const bool has_certificate_;
-  LargeTarget targets_[3];  // by LargeFactor, less one
-  bool accepted_ = false;
-  int64_t chunk_bytes_ = 0;
-  std::optional<LargeReport> report_;
-};
-
-// run() may be called once. cancel() from any thread while it runs.
+// The calling thread does the network's work. Beside it a chunk is prepared while the one before is on its way, and two
+// are copied while the next is received. So a call holds four chunks at most. run() may be called once, cancel() from any
+// thread while it runs.
 class LargeCall : public Cancellable {
  public:
   // matrix, out, options: the caller's until run() returns; checked against `sizes` already.
@@ -80,6 +49,9 @@ class LargeCall : public Cancellable {
   Status drive(grpc::ClientContext& context, grpc::CompletionQueue& queue);
   void on_read();
   void write_next();
+  int64_t chunk_size(int64_t offset) const;
+  grpc::ByteBuffer make_chunk(int64_t offset);
+  void prepare_chunk(int64_t offset) noexcept;
   void tell(LargeProgress news);
 
   Core& core_;
@@ -97,9 +69,10 @@ class LargeCall : public Cancellable {
   grpc::ByteBuffer received_;
   LargeReply reply_;
   LargeProgress progress_;
-  Status failure_;        // what this side found wrong
-  int64_t sent_ = 0;      // bytes of the operand that were handed to gRPC
-  bool writing_ = false;  // a write is under way
+  Status failure_;               // what this side found wrong
+  int64_t sent_ = 0;             // bytes of the operand that were handed to gRPC
+  grpc::ByteBuffer next_chunk_;  // from byte sent_ on, prepared beside; else empty
+  bool writing_ = false;         // a write is under way
   bool committed_ = false;
   bool resuming_ = false;  // it goes on with the matrix of an earlier one
 
@@ -112,7 +85,9 @@ class LargeCall : public Cancellable {
   std::condition_variable woken_;           // a pause between attempts is over
   bool cancelled_ = false;                  // guarded by mutex_
   grpc::ClientContext* context_ = nullptr;  // guarded by mutex_; of the attempt under way
+
+  SideWork beside_;  // last: its tasks use the others
 };
 
 }  // namespace svdserve::client::internal
-#endif  // SVDSERVE_CLIENT_CPP_CALLS_LARGE_CALL_H_
+#endif  // SVDSERVE_CLIENT_CPP_CALLS_LARGE_LARGE_CALL_H_
