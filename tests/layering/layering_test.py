@@ -89,7 +89,8 @@ RULES = {
     "engine/algorithms/blocks": algorithms("jacobi", "lanes", "tall"),
     "engine/algorithms/finish": algorithms("tall"),
     "engine/algorithms/mimo": algorithms(),
-    "engine/algorithms/large": algorithms("jacobi", "general"),
+    "engine/algorithms/states": algorithms(),
+    "engine/algorithms/large": algorithms("jacobi", "general", "states"),
     # The same subjects in the back ends. `base` and `device` are what their subjects share.
     "engine/backends/host/base": host(),
     "engine/backends/host/packs": host("base"),

@@ -24,7 +24,7 @@ struct CUevent_st;
 
 extern "C" {
 
-enum { kSvdserveCudaAbiVersion = 11, kSvdserveCudaStructs = 9, kSvdserveCudaMaxPhases = 24 };
+enum { kSvdserveCudaAbiVersion = 12, kSvdserveCudaStructs = 9, kSvdserveCudaMaxPhases = 24 };
 
 struct SvdserveCudaDevice {
   char name[256];  // as the driver calls it
