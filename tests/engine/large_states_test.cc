@@ -304,7 +304,7 @@ TEST(LargeStates, OfAnotherPlanOrOtherThreadsAreDropped) {
   expect_dropped(*engine, other);
 }
 
-// A store finds damage by its checksums. What it does not find, because it was damaged before, is found by its size.
+// A store finds damage by its checksums. The size shows what was damaged before.
 TEST(LargeStates, ThatAreCutOffOrMissingAreDropped) {
   const auto engine = make_host_large_engine(2);
   const LargeResult want = run(*engine, kCase);

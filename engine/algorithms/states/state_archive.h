@@ -1,13 +1,13 @@
 // States of a decomposition (LargeStateStore) as sequences of bytes. The driver lists the parts of a state once, in a
 // template over an archive. One archive counts their bytes, one writes them, and one reads them.
 //
-// Order: the list's. Numbers are as in memory, since only the same build on the same kind of processor reads them.
-// archive.same(x)         x has to be what it was when the state was written
-// archive.number(x)       of a trivially copyable type without padding
-// archive.numbers(v)      a vector of those, with its size
-// archive.matrix(a)       a view, with its shape; or none
-// archive.exponents(f, n), archive.scalars(tau, n)    or null
-// archive.host(memory, bytes)    memory of the host that is there already, on both sides
+// Numbers are as in memory, since only the same build on the same kind of processor reads them. An archive has
+//   same(x)         x has to be as it was when the state was written.
+//   number(x)       x is of a trivially copyable type without padding.
+//   numbers(v)      v is a vector of those, and comes with its size.
+//   matrix(a)       a is a view, and comes with its shape; or there is none.
+//   exponents(f, n), scalars(tau, n)    they may be null.
+//   host(memory, bytes)    this is memory of the host, which is there on both sides.
 #ifndef SVDSERVE_ENGINE_ALGORITHMS_STATES_STATE_ARCHIVE_H_
 #define SVDSERVE_ENGINE_ALGORITHMS_STATES_STATE_ARCHIVE_H_
 
@@ -26,7 +26,7 @@ namespace svdserve::states {
 // Bytes between two calls of `poll`.
 inline constexpr uint64_t kStatePiece = 16 << 20;
 
-// What archives that count or write have in common. Derived: has host(memory, bytes) and device(...), of the back end.
+// The common part of archives that count or write. Derived has host(memory, bytes) and device(...), of the back end.
 template <class Derived, class Backend>
 class WritingArchive {
  public:
