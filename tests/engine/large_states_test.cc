@@ -375,6 +375,24 @@ TEST(LargeStates, TakeNoMoreThanTheEngineSays) {
   }
 }
 
+// So --checkpoint-bytes is enough for all that --max-large-bytes lets in.
+TEST(LargeStates, TakeNoMoreThanTheMatrixDoesInMemory) {
+  const auto engine = make_host_large_engine(2);
+  for (const DType dtype : {DType::kF32, DType::kF64, DType::kC64, DType::kC128}) {
+    for (const Vectors vectors : {Vectors::kNone, Vectors::kThin, Vectors::kFull}) {
+      for (const int64_t rows : {1, 10, 100, 1000, 10000, 100000}) {
+        for (const int64_t cols : {1, 10, 100, 1000, 10000}) {
+          const LargePlan plan =
+              large_plan_of({rows, cols, dtype, Order::kRowMajor}, options_of(Method::kJacobi, vectors));
+          const uint64_t files = plan.operand_bytes() + plan.left_bytes() + plan.values_bytes() + plan.right_bytes();
+          EXPECT_LE(files + engine->state_bytes(plan), 2 * (files + engine->memory(plan).host_bytes))
+              << rows << " x " << cols << ", " << name(dtype) << ", vectors " << static_cast<int>(vectors);
+        }
+      }
+    }
+  }
+}
+
 TEST(LargeStates, AreNotThereWhereNoSweepsAre) {
   const auto engine = make_host_large_engine(2);
   Case tridiagonal{"", DType::kF64, 60, 60, {}};

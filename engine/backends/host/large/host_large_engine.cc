@@ -77,10 +77,11 @@ uint64_t svd_state_bytes(const LargePlan& plan, int threads) {
   const bool vectors = plan.left_columns > 0 || plan.right_rows > 0;
   const bool tall = host::takes_tall_operand(plan);
   const uint64_t blocks = n / static_cast<uint64_t>(host_large_block_width(static_cast<int64_t>(n))) + 2;
-  constexpr uint64_t kNamesAndNumbers = 16 << 10, kArrays = 16 * sizeof(double);
+  constexpr uint64_t kNamesAndNumbers = 16 << 10, kArraysOfRows = 3 * 8, kArraysOfColumns = 16 * 8;
   uint64_t bytes = (vectors && !tall ? m * n + 6 * n * n : vectors ? 7 * n * n : 3 * n * n) * element;
   if (tall) bytes += std::max(plan.left_bytes(), plan.right_bytes()) + host::tall_operand_bytes(plan, threads);
-  return bytes + kArrays * (m + n) + sizeof(int32_t) * blocks * blocks + kNamesAndNumbers;
+  if (!tall) bytes += kArraysOfRows * m;
+  return bytes + kArraysOfColumns * n + sizeof(int32_t) * blocks * blocks + kNamesAndNumbers;
 }
 
 class HostLargeEngine : public LargeEngine {
