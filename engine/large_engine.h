@@ -192,9 +192,9 @@ class LargeStateStore {
   // It is complete, and takes the place of the one that was there before.
   virtual void end() = 0;
 
-  // Begins to read a state, all bytes of which are as they were written. Returns how many there are; 0: there is none.
+  // Begins to read a state. Returns how many bytes there are; 0: there is none.
   virtual uint64_t open(LargeState state) = 0;
-  // Its next bytes. False: they cannot be read.
+  // Its next bytes. False: they cannot be read, or are the last ones and some of all were not as they were written.
   virtual bool read(void* bytes, uint64_t count) = 0;
 };
 

@@ -92,22 +92,6 @@ std::string read_parts(int fd, const MutableParts& parts, const std::atomic<bool
   return found == expected ? "" : "its checksum is wrong";
 }
 
-// Whether the file ends as it should after its first `bytes` bytes, which are read piece by piece.
-std::string check_file(int fd, uint64_t bytes, const std::atomic<bool>& given_up) {
-  Trailer expected, found;
-  std::vector<char> piece(kPiece);
-  for (expected.bytes = 0; expected.bytes < bytes;) {
-    if (given_up) return kGivenUp;
-    const size_t count = std::min<uint64_t>(piece.size(), bytes - expected.bytes);
-    if (!read_all(fd, piece.data(), count)) return why("read");
-    expected.crc32c = crc32c(expected.crc32c, piece.data(), count);
-    expected.bytes += count;
-  }
-  if (!read_all(fd, reinterpret_cast<char*>(&found), sizeof found)) return why("read");
-  if (found != expected) return "its checksum is wrong";
-  return lseek(fd, 0, SEEK_SET) == 0 ? "" : why("lseek");
-}
-
 }  // namespace
 
 // --- one file -----------------------------------------------------------------------------------
@@ -150,10 +134,17 @@ CheckpointWriter::~CheckpointWriter() {
   if (!unfinished_.empty()) unlinkat(folder_.get(), unfinished_.c_str(), 0);
 }
 
-bool CheckpointReader::read(void* bytes, size_t count) {
-  if (count > left_) return false;
+std::string CheckpointReader::read(void* bytes, size_t count) {
+  if (count > left_) return "it is too short";
+  if (!read_all(file_.get(), static_cast<char*>(bytes), count)) return why("read");
+  crc32c_ = crc32c(crc32c_, bytes, count);
   left_ -= count;
-  return read_all(file_.get(), static_cast<char*>(bytes), count);
+  if (left_ > 0) return "";
+  Trailer expected, found;
+  expected.bytes = bytes_;
+  expected.crc32c = crc32c_;
+  if (!read_all(file_.get(), reinterpret_cast<char*>(&found), sizeof found)) return why("read");
+  return found == expected ? "" : "its checksum is wrong";
 }
 
 // --- the directory ------------------------------------------------------------------------------
@@ -238,8 +229,8 @@ std::unique_ptr<CheckpointWriter> CheckpointDirectory::begin(const std::string& 
   return failed->empty() ? std::move(writer) : nullptr;
 }
 
-CheckpointReader CheckpointDirectory::check(const std::string& folder, const std::string& name,
-                                            const std::atomic<bool>& given_up, std::string* failed) const {
+CheckpointReader CheckpointDirectory::open_file(const std::string& folder, const std::string& name,
+                                                std::string* failed) const {
   const Descriptor in = open_folder(folder);
   Descriptor file(in ? openat(in.get(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC) : -1);
   struct stat about {};
@@ -248,7 +239,7 @@ CheckpointReader CheckpointDirectory::check(const std::string& folder, const std
     return {};
   }
   const auto size = static_cast<uint64_t>(about.st_size);
-  *failed = size < sizeof(Trailer) ? "it has another size" : check_file(file.get(), size - sizeof(Trailer), given_up);
+  *failed = size <= sizeof(Trailer) ? "it has another size" : "";
   return failed->empty() ? CheckpointReader(std::move(file), size - sizeof(Trailer)) : CheckpointReader();
 }
 

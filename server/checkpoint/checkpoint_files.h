@@ -42,19 +42,20 @@ class CheckpointWriter {
   uint32_t crc32c_ = 0;
 };
 
-// A file whose checksum was right, to be read piece by piece. Empty where it was not.
+// A file that is read piece by piece.
 class CheckpointReader {
  public:
-  CheckpointReader() = default;
-  CheckpointReader(Descriptor file, uint64_t bytes) : file_(std::move(file)), left_(bytes) {}
+  CheckpointReader() = default;  // of no bytes
+  CheckpointReader(Descriptor file, uint64_t bytes) : file_(std::move(file)), bytes_(bytes), left_(bytes) {}
 
   uint64_t left() const { return left_; }
-  // False: so many are not left, or the disk fails.
-  bool read(void* bytes, size_t count);
+  // Returns why it failed, or nothing. With the last bytes it checks all of them.
+  std::string read(void* bytes, size_t count);
 
  private:
   Descriptor file_;
-  uint64_t left_ = 0;
+  uint64_t bytes_ = 0, left_ = 0;
+  uint32_t crc32c_ = 0;
 };
 
 // A directory with folders of files. Links in it are not followed. Thread-safe; one thread at a time for one folder.
@@ -81,9 +82,8 @@ class CheckpointDirectory {
   // Begins a file of `bytes` bytes. Null: *failed says why.
   std::unique_ptr<CheckpointWriter> begin(const std::string& folder, const std::string& name, uint64_t bytes,
                                           std::string* failed) const;
-  // Checks a file of any size, and returns what is in it. Empty: *failed says why.
-  CheckpointReader check(const std::string& folder, const std::string& name, const std::atomic<bool>& given_up,
-                         std::string* failed) const;
+  // Opens a file of any size. Of no bytes: *failed says why.
+  CheckpointReader open_file(const std::string& folder, const std::string& name, std::string* failed) const;
 
   // Writes a file, and returns when the disk has it. It ends early where *given_up becomes true. Returns why it failed,
   // or nothing.

@@ -77,13 +77,19 @@ void CheckpointStates::fail(Shared& shared, LargeState state, const std::string&
 uint64_t CheckpointStates::open(LargeState state) {
   const StateFolder& folder = shared_->folder;
   reader_ = {};
+  read_ = state;
   if (!folder.is_ours() || !folder.directory->has(folder.name, name(state))) return 0;
   std::string failed;
-  reader_ = folder.directory->check(folder.name, name(state), *folder.given_up, &failed);
-  if (!failed.empty() && !*folder.given_up) folder.failed(false, state, failed);
+  reader_ = folder.directory->open_file(folder.name, name(state), &failed);
+  if (!failed.empty()) folder.failed(false, state, failed);
   return reader_.left();
 }
 
-bool CheckpointStates::read(void* bytes, uint64_t count) { return reader_.read(bytes, count); }
+bool CheckpointStates::read(void* bytes, uint64_t count) {
+  if (count == 0) return true;
+  const std::string failed = reader_.read(bytes, count);
+  if (!failed.empty()) shared_->folder.failed(false, read_, failed);
+  return failed.empty();
+}
 
 }  // namespace svdserve::server

@@ -24,7 +24,6 @@ struct StateFolder {
   // At least so long nothing is saved after a state. It grows so that saving takes no more than kShareForStates of the
   // time. Zero: all states are saved.
   absl::Duration interval;
-  const std::atomic<bool>* given_up = nullptr;      // the computation is cancelled
   std::function<bool()> is_ours;                    // the operand is on disk, and no other call has the matrix
   std::function<void(std::function<void()>)> push;  // runs it in the background, later
   std::function<void(bool saving, LargeState state, const std::string& why)> failed;
@@ -61,6 +60,7 @@ class CheckpointStates final : public LargeStateStore {
   absl::Time asked_;                         // when one was due last
   LargeState state_ = LargeState::kFactors;  // that is written
   std::shared_ptr<CheckpointWriter> writer_;
+  LargeState read_ = LargeState::kFactors;  // what reader_ is of
   CheckpointReader reader_;
 };
 

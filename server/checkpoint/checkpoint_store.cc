@@ -316,7 +316,7 @@ Checkpoint::~Checkpoint() {
   }
 }
 
-std::unique_ptr<LargeStateStore> Checkpoint::states(int64_t others_bytes, const std::atomic<bool>* cancelled) {
+std::unique_ptr<LargeStateStore> Checkpoint::states(int64_t others_bytes) {
   if (entry_ == nullptr || entry_->request.bytes <= others_bytes) return nullptr;
   CheckpointStore::Impl& impl = *store_->impl_;
   StateFolder folder;
@@ -324,7 +324,6 @@ std::unique_ptr<LargeStateStore> Checkpoint::states(int64_t others_bytes, const 
   folder.name = entry_->folder;
   folder.max_bytes = entry_->request.bytes - others_bytes;
   folder.interval = impl.options.state_interval;
-  folder.given_up = cancelled;
   folder.is_ours = [&impl, entry = entry_, claim = claim_] {
     MutexLock lock(&impl.mu);
     return entry->saved[0] && entry->claim == claim;

@@ -3,7 +3,6 @@
 #ifndef SVDSERVE_SERVER_CHECKPOINT_CHECKPOINT_STORE_H_
 #define SVDSERVE_SERVER_CHECKPOINT_CHECKPOINT_STORE_H_
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -56,9 +55,8 @@ class Checkpoint {
   // Fills `parts` in the background.
   void load(CheckpointPart part, MutableParts parts, std::shared_ptr<const void> keep, Done done);
   // Where the computation of the matrix keeps its states. `others_bytes`: of operand and results, which are the part of
-  // the room that they have. `cancelled` outlives it. Null: there is no room for states. It may outlive the claim, not
-  // the store.
-  std::unique_ptr<LargeStateStore> states(int64_t others_bytes, const std::atomic<bool>* cancelled);
+  // the room that they have. Null: there is no room for states. It may outlive the claim, not the store.
+  std::unique_ptr<LargeStateStore> states(int64_t others_bytes);
   // The matrix needs its files no more.
   void drop();
 

@@ -413,7 +413,7 @@ bool LargeJob::run(int device, Reservation memory) {
     matrix_.memory->hold(std::move(memory));
     blocks = matrix_.memory;
     plan = matrix_.plan;
-    states = checkpoint_.states(operand_and_result_bytes(plan), &cancel_);
+    states = checkpoint_.states(operand_and_result_bytes(plan));
   }
   if (plan.operand_bytes() >= kTrimmedBytes) trim_heap();
   LargeControl control;

@@ -41,6 +41,7 @@ class MemoryStates : public LargeStateStore {
   uint64_t open(LargeState state) override {
     const auto found = states.find(state);
     reading_ = found == states.end() ? "" : found->second;
+    damaged_ = damaged_state_ == state;
     read_ = 0;
     return reading_.size();
   }
@@ -48,7 +49,7 @@ class MemoryStates : public LargeStateStore {
     if (count > reading_.size() - read_) return false;
     std::memcpy(bytes, reading_.data() + read_, count);
     read_ += count;
-    return true;
+    return read_ < reading_.size() || !damaged_;
   }
 
   // Cancels once so many states were saved.
@@ -61,6 +62,11 @@ class MemoryStates : public LargeStateStore {
   // due() is false so many times.
   void skip(int looks) { first_due_ = looks, looks_ = 0; }
   void refuse(LargeState state) { refused_ = state; }
+  // Every byte of a state is another one, from a byte on.
+  void damage(LargeState state, size_t from) {
+    for (size_t i = from; i < states[state].size(); ++i) states[state][i] = static_cast<char>(~states[state][i]);
+    damaged_state_ = state;
+  }
   uint64_t bytes() const {
     uint64_t sum = 0;
     for (const auto& [state, text] : states) sum += text.size() * (state == LargeState::kSweep ? 2 : 1);
@@ -77,7 +83,8 @@ class MemoryStates : public LargeStateStore {
   size_t read_ = 0, stop_after_ = SIZE_MAX;
   int first_due_ = 0, looks_ = 0;
   LargeState state_ = LargeState::kFactors;
-  std::optional<LargeState> refused_;
+  bool damaged_ = false;
+  std::optional<LargeState> refused_, damaged_state_;
 };
 
 // One problem on one engine.
@@ -304,7 +311,31 @@ TEST(LargeStates, OfAnotherPlanOrOtherThreadsAreDropped) {
   expect_dropped(*engine, other);
 }
 
-// A store finds damage by its checksums. The size shows what was damaged before.
+// A store finds damage by its checksum when all has been read.
+TEST(LargeStates, ThatAreDamagedAreDropped) {
+  const auto engine = make_host_large_engine(2);
+  const LargeResult want = run(*engine, kCase);
+  for (const LargeState state : {LargeState::kFactors, LargeState::kStart, LargeState::kSweep}) {
+    MemoryStates whole;
+    stop_in_sweeps(*engine, &whole);
+    const size_t size = whole.states[state].size(), step = std::max<size_t>(1, size / 8);
+    std::vector<size_t> places;
+    for (size_t i = 0; i < 600; i += 12) places.push_back(i);  // of numbers and shapes
+    for (size_t i = 600; i < size; i += step) places.push_back(i);
+    places.push_back(size - 1);
+    for (const size_t place : places) {
+      SCOPED_TRACE(testing::Message() << name(state) << " from byte " << place);
+      MemoryStates states;
+      states.states = whole.states;
+      states.damage(state, place);
+      const LargeResult got = run(*engine, kCase, &states);
+      expect_same_bits(want, got);
+      EXPECT_EQ(got.outcome.resumed_sweeps, 0);
+    }
+  }
+}
+
+// The size shows what a store has not found.
 TEST(LargeStates, ThatAreCutOffOrMissingAreDropped) {
   const auto engine = make_host_large_engine(2);
   const LargeResult want = run(*engine, kCase);

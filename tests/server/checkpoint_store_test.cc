@@ -5,7 +5,6 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-#include <atomic>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -97,13 +96,12 @@ class CheckpointStoreTest : public ::testing::Test {
   }
   static std::string state_of(LargeStateStore& states, LargeState state) {
     std::string bytes(states.open(state), '.');
-    EXPECT_TRUE(states.read(bytes.data(), bytes.size()));
-    char more;
-    EXPECT_FALSE(states.read(&more, 1));
+    EXPECT_TRUE(states.read(bytes.data(), bytes.size() / 2));
+    EXPECT_TRUE(states.read(bytes.data() + bytes.size() / 2, bytes.size() - bytes.size() / 2));
     return bytes;
   }
   std::unique_ptr<LargeStateStore> states_of(Checkpoint& files, int64_t others_bytes = 0) {
-    return files.states(others_bytes, &cancelled_);
+    return files.states(others_bytes);
   }
   fs::path folder(const ResumeToken& token) const { return fs::path(directory_) / absl::BytesToHexString(token); }
   // The store's thread has done all that it was given before.
@@ -119,7 +117,6 @@ class CheckpointStoreTest : public ::testing::Test {
   CountingRecorder recorder_;
   std::unique_ptr<CheckpointStore> store_;
   int taken_ = 0;
-  std::atomic<bool> cancelled_{false};
 };
 
 using Claim = CheckpointStore::Claim;
@@ -353,16 +350,20 @@ TEST_F(CheckpointStoreTest, AStateThatIsDamagedOrMissingIsNone) {
                                            [&] { std::fstream(file, std::ios::in | std::ios::out).put('x'); }};
   for (const auto& damage : damages) {
     ASSERT_TRUE(save_state(*states, LargeState::kStart, std::string(200, 's')));
-    EXPECT_EQ(states->open(LargeState::kStart), 200u);
+    EXPECT_EQ(state_of(*states, LargeState::kStart), std::string(200, 's'));
     damage();
-    EXPECT_EQ(states->open(LargeState::kStart), 0u);
-    char byte;
-    EXPECT_FALSE(states->read(&byte, 1));
+    std::string bytes(states->open(LargeState::kStart), '.');
+    EXPECT_TRUE(bytes.empty() || !states->read(bytes.data(), bytes.size()));
   }
   EXPECT_EQ(recorder_.factors().checkpoint_failures, static_cast<int>(std::size(damages)));
+  ASSERT_TRUE(save_state(*states, LargeState::kStart, "short"));
+  ASSERT_EQ(states->open(LargeState::kStart), 5u);
+  char bytes[6];
+  EXPECT_FALSE(states->read(bytes, 6));
+  EXPECT_EQ(recorder_.factors().checkpoint_failures, static_cast<int>(std::size(damages)) + 1);
   fs::remove(file);
   EXPECT_EQ(states->open(LargeState::kStart), 0u);
-  EXPECT_EQ(recorder_.factors().checkpoint_failures, static_cast<int>(std::size(damages)));
+  EXPECT_EQ(recorder_.factors().checkpoint_failures, static_cast<int>(std::size(damages)) + 1);
 }
 
 TEST_F(CheckpointStoreTest, StatesComeAfterTheOperandAndFromOneCallAlone) {

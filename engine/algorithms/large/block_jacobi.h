@@ -868,7 +868,7 @@ class BlockJacobi {
       states::CountingArchive<Backend> count(backend_);
       list(count);
       if (!states_->begin(state, count.bytes())) return false;
-      states::StateWriter<Backend> writer(backend_, *states_, [this] { watch_.check(); });
+      states::StateWriter<Backend> writer(backend_, *states_, [this] { progress_.at(0); });
       list(writer);
       states_->end();
     }
@@ -904,7 +904,7 @@ class BlockJacobi {
     if constexpr (kHasStates<Backend>) {
       const uint64_t bytes = states_->open(state);
       if (bytes == 0) return false;
-      states::StateReader<Backend> reader(backend_, *states_, bytes, [this] { watch_.check(); });
+      states::StateReader<Backend> reader(backend_, *states_, bytes, [this] { progress_.at(0); });
       try {
         list(reader);
         return reader.at_end();

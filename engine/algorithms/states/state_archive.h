@@ -24,7 +24,7 @@
 namespace svdserve::states {
 
 // Bytes between two calls of `poll`.
-inline constexpr uint64_t kStatePiece = 16 << 20;
+inline constexpr uint64_t kStatePiece = 4 << 20;
 
 // The common part of archives that count or write. Derived has host(memory, bytes) and device(...), of the back end.
 template <class Derived, class Backend>
@@ -158,6 +158,8 @@ class StateReader {
     number(cols);
     a = {};
     if (rows < 0) return;
+    const bool fits = cols >= 0 && static_cast<double>(rows) * static_cast<double>(cols) * sizeof(E) <= double(left_);
+    if (!fits) throw StateUnusable();
     a = backend_.matrix(rows, cols);
     backend_.read_in(a, [this](void* piece, uint64_t bytes) { host(piece, bytes); });
   }
