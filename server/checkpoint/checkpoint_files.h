@@ -82,7 +82,7 @@ class CheckpointDirectory {
   // Begins a file of `bytes` bytes. Null: *failed says why.
   std::unique_ptr<CheckpointWriter> begin(const std::string& folder, const std::string& name, uint64_t bytes,
                                           std::string* failed) const;
-  // Opens a file of any size. Of no bytes: *failed says why.
+  // Opens a file of any size. Where it cannot, there are no bytes, and *failed says why.
   CheckpointReader open_file(const std::string& folder, const std::string& name, std::string* failed) const;
 
   // Writes a file, and returns when the disk has it. It ends early where *given_up becomes true. Returns why it failed,
