@@ -1,5 +1,5 @@
-// Large matrices on a GPU, and on all of them together, that are interrupted after their states: they go on with the bits
-// of those that are not.
+// Large matrices on a GPU, and on several together, are interrupted after their states. They go on with the bits of those
+// that are not interrupted.
 //   device_large_states [largest order]
 // Exit code 1: something is not as promised, and what is printed.
 #include <algorithm>
