@@ -11,6 +11,7 @@
 #include "engine/algorithms/large/large_driver.h"
 #include "engine/backends/cuda/device/cuda_work_speeds.h"
 #include "engine/backends/cuda_door/plugin_loader.h"
+#include "engine/backends/cuda_door/states_across.h"
 
 namespace svdserve {
 namespace {
@@ -51,9 +52,12 @@ class CudaLargeEngine final : public LargeEngine {
     return large::predicted_seconds(plan, cuda::cuda_work_speeds());
   }
 
+  uint64_t state_bytes(const LargePlan& plan) const override { return api_->large_state_bytes(&plan); }
+
   LargeOutcome decompose(const LargePlan& plan, const LargeOperands& operands,
                          const LargeControl& control) const override {
-    const SvdserveCudaLargeControl c{control.progress ? &tell : nullptr, &control, control.cancel};
+    const SvdserveCudaLargeControl c{control.progress ? &tell : nullptr, &control, control.cancel,
+                                     cuda::states_to_cross(control.states)};
     SvdserveCudaLargeOutcome outcome{};
     api_->decompose_large(ordinal_, &plan, &operands, &c, &outcome);
     return outcome_of(outcome);
@@ -80,9 +84,12 @@ class CudaRingEngine final : public LargeEngine {
     return large::predicted_seconds(plan, speeds);
   }
 
+  uint64_t state_bytes(const LargePlan& plan) const override { return api_->large_state_bytes(&plan); }
+
   LargeOutcome decompose(const LargePlan& plan, const LargeOperands& operands,
                          const LargeControl& control) const override {
-    const SvdserveCudaLargeControl c{control.progress ? &tell : nullptr, &control, control.cancel};
+    const SvdserveCudaLargeControl c{control.progress ? &tell : nullptr, &control, control.cancel,
+                                     cuda::states_to_cross(control.states)};
     SvdserveCudaLargeOutcome outcome{};
     api_->decompose_ring(ordinals_.data(), static_cast<int32_t>(ordinals_.size()), &plan, &operands, &c, &outcome);
     return outcome_of(outcome);

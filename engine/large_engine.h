@@ -163,11 +163,48 @@ struct LargeProgress {
   double next_seconds = 0;   // predicted, from now until then
 };
 
+// A point that a decomposition has reached, from which another process may go on.
+enum class LargeState : uint8_t {
+  kFactors,  // the QR's
+  kStart,    // of the sweeps: all that they read and leave as it is
+  kSweep,    // all that a sweep changes, as it was before the first sweep or after a later one
+  kLast = kSweep,
+};
+constexpr const char* name(LargeState s) {
+  constexpr const char* kNames[] = {"factors", "start", "sweep"};
+  return kNames[static_cast<int>(s)];
+}
+
+// Keeps the states of one matrix. A decomposition saves them between its parts, and goes on from those that it finds. A
+// state is a sequence of bytes, which is there completely or not at all. It says by which build and for which plan it was
+// saved, and a decomposition takes no other. Only sweeps of SVDs and of FACTORED have states.
+// Thread safety: none. One decomposition at a time has it, on the thread that called decompose(). Nothing throws.
+class LargeStateStore {
+ public:
+  virtual ~LargeStateStore() = default;
+
+  // Whether states are to be saved now. Where they are, those that are begun before it is asked again belong together.
+  virtual bool due() = 0;
+  // Begins a state of `bytes` bytes. False: it cannot be saved. A state that was begun and has not ended is given up.
+  virtual bool begin(LargeState state, uint64_t bytes) = 0;
+  // Its next bytes. They are the caller's again when this returns.
+  virtual void write(const void* bytes, uint64_t count) = 0;
+  // It is complete, and takes the place of the one that was there before.
+  virtual void end() = 0;
+
+  // Begins to read a state. Returns how many bytes there are; 0: there is none.
+  virtual uint64_t open(LargeState state) = 0;
+  // Its next bytes. False: they cannot be read, or are the last ones and some of all were not as they were written.
+  virtual bool read(void* bytes, uint64_t count) = 0;
+};
+
 struct LargeControl {
   // Called on the computing thread after each group of p-steps and between stages; must not block. May be empty.
   std::function<void(const LargeProgress&)> progress;
   // Polled between groups of p-steps and between stages, so that it is obeyed within a second. May be null.
   const std::atomic<bool>* cancel = nullptr;
+  // Null: a decomposition begins with its operand, and leaves nothing behind.
+  LargeStateStore* states = nullptr;
 };
 
 enum class LargeStatus : uint8_t {
@@ -194,8 +231,9 @@ struct LargeReport {
   bool out_of_range = false;  // a value is above the largest finite number of its type, and +inf
   bool device_lost = false;   // with kFault; with results where a ring went on without a member
   Method method = Method::kJacobi;
-  bool warm_started = false;  // from an eigenbasis, or from starting vectors
-  int32_t sweeps = 0;         // kGeneral: those of kJacobi, even where kQr has the results in the end
+  bool warm_started = false;   // from an eigenbasis, or from starting vectors
+  int32_t sweeps = 0;          // kGeneral: those of kJacobi, even where kQr has the results in the end
+  int32_t resumed_sweeps = 0;  // of these, those that came from a state
   int64_t rotations = 0, proper_rotations = 0;
   int32_t subspace_steps = 0;  // with top_k: of the subspace that gave the results; 0: the full decomposition did
   // With certificate; see outputs.h. With top_k residual is that of the triplets that are returned: the larger one of
@@ -222,6 +260,8 @@ class LargeEngine {
   virtual LargeWorkspace memory(const LargePlan& plan) const = 0;
   // How long decompose() will take, as well as it can be known before. 0: it is not known.
   virtual double predicted_seconds(const LargePlan& /*plan*/) const { return 0; }
+  // The most bytes of all states of a plan together, with the one that a new one replaces. 0: it has no states here.
+  virtual uint64_t state_bytes(const LargePlan& /*plan*/) const { return 0; }
   // Blocks until the results are written. Never throws.
   virtual LargeOutcome decompose(const LargePlan& plan, const LargeOperands& operands,
                                  const LargeControl& control = {}) const = 0;

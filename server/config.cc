@@ -454,10 +454,16 @@ std::vector<Flag> life_flags() {
       text_flag(kLife, "checkpoint-dir", "DIRECTORY", "", &C::checkpoint_dir,
                 "directory for files of large matrices, which clients go on with after a restart of the server. The "
                 "server makes it. No other user may write to it. Empty: none"),
-      auto_bytes_flag("checkpoint-bytes", kMiB, 1024 * kTiB, &C::checkpoint_bytes, kLife,
-                      "operands and results in it. A matrix beyond this has no files. auto: as --max-large-bytes"),
+      auto_bytes_flag(
+          "checkpoint-bytes", kMiB, 1024 * kTiB, &C::checkpoint_bytes, kLife,
+          "operands, results and states in it. A matrix beyond this has no files, or no states. auto: twice "
+          "--max-large-bytes"),
       duration_flag("checkpoint-keep", "10m", absl::Milliseconds(1), 24 * hour, &C::checkpoint_keep, kLife,
                     "time for which files stay after the call was cut off"),
+      duration_flag(
+          "checkpoint-interval", "1s", absl::ZeroDuration(), hour, &C::checkpoint_interval, kLife,
+          "shortest time between two states of a matrix's computation, which is what a crash costs. They take "
+          "a twentieth of the time at most. 0: a state after each sweep, whatever it takes"),
   };
 }
 

@@ -86,6 +86,7 @@ struct Config {
   std::string checkpoint_dir;  // empty: no large matrix survives the server
   std::optional<int64_t> checkpoint_bytes;
   absl::Duration checkpoint_keep;
+  absl::Duration checkpoint_interval;
   // log
   LogLevel log_level = LogLevel::kInfo;
   LogFormat log_format = LogFormat::kLogfmt;

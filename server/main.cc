@@ -195,8 +195,9 @@ std::unique_ptr<CheckpointStore> open_checkpoints(const Config& config, const Me
   if (config.checkpoint_dir.empty()) return nullptr;
   CheckpointOptions options;
   options.directory = config.checkpoint_dir;
-  options.max_bytes = config.checkpoint_bytes.value_or(limits.max_large_bytes.value);
+  options.max_bytes = config.checkpoint_bytes.value_or(2 * limits.max_large_bytes.value);
   options.keep = config.checkpoint_keep;
+  options.state_interval = config.checkpoint_interval;
   std::string why;
   auto store = CheckpointStore::open(options, clock, recorder, &why);
   if (store == nullptr) *error = "--checkpoint-dir=" + config.checkpoint_dir + ": " + why;

@@ -74,24 +74,6 @@ bool read_all(int fd, char* data, size_t bytes) {
   return true;
 }
 
-std::string write_parts(int fd, const ConstParts& parts, const std::atomic<bool>& given_up) {
-  Trailer trailer;
-  for (const auto part : parts) trailer.bytes += part.size();
-  // A full disk shows before anything is written. Some file systems cannot tell.
-  const int error = posix_fallocate(fd, 0, static_cast<off_t>(trailer.bytes + sizeof trailer));
-  if (error == ENOSPC || error == EFBIG) return absl::StrCat("no room: ", std::strerror(error));
-  for (const auto part : parts) {
-    for (size_t done = 0; done < part.size(); done += kPiece) {
-      if (given_up) return kGivenUp;
-      const auto piece = part.subspan(done, std::min(kPiece, part.size() - done));
-      trailer.crc32c = crc32c(trailer.crc32c, piece.data(), piece.size());
-      if (!write_all(fd, piece.data(), piece.size())) return why("write");
-    }
-  }
-  if (!write_all(fd, reinterpret_cast<const char*>(&trailer), sizeof trailer)) return why("write");
-  return fsync(fd) == 0 ? "" : why("fsync");
-}
-
 std::string read_parts(int fd, const MutableParts& parts, const std::atomic<bool>& given_up) {
   Trailer expected, found;
   for (const auto part : parts) expected.bytes += part.size();
@@ -111,6 +93,61 @@ std::string read_parts(int fd, const MutableParts& parts, const std::atomic<bool
 }
 
 }  // namespace
+
+// --- one file -----------------------------------------------------------------------------------
+
+std::string CheckpointWriter::open(uint64_t bytes) {
+  static std::atomic<uint64_t> last{0};  // no two writers meet, whatever they write
+  unfinished_ = absl::StrCat(name_, ".", ++last, kUnfinished);
+  unlinkat(folder_.get(), unfinished_.c_str(), 0);
+  file_ = Descriptor(
+      openat(folder_.get(), unfinished_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  if (!file_) return why("open");
+  // A full disk shows before anything is written. Some file systems cannot tell.
+  const int error = posix_fallocate(file_.get(), 0, static_cast<off_t>(bytes + sizeof(Trailer)));
+  return error == ENOSPC || error == EFBIG ? absl::StrCat("no room: ", std::strerror(error)) : "";
+}
+
+std::string CheckpointWriter::append(const void* bytes, size_t count) {
+  const char* const data = static_cast<const char*>(bytes);
+  for (size_t done = 0; done < count; done += kPiece) {
+    const size_t piece = std::min(kPiece, count - done);
+    crc32c_ = crc32c(crc32c_, data + done, piece);
+    if (!write_all(file_.get(), data + done, piece)) return why("write");
+  }
+  bytes_ += count;
+  return "";
+}
+
+std::string CheckpointWriter::finish() {
+  Trailer trailer;
+  trailer.bytes = bytes_;
+  trailer.crc32c = crc32c_;
+  if (!write_all(file_.get(), reinterpret_cast<const char*>(&trailer), sizeof trailer)) return why("write");
+  if (fsync(file_.get()) != 0) return why("fsync");
+  if (renameat(folder_.get(), unfinished_.c_str(), folder_.get(), name_.c_str()) != 0) return why("rename");
+  unfinished_.clear();
+  return fsync(folder_.get()) == 0 ? "" : why("fsync");
+}
+
+CheckpointWriter::~CheckpointWriter() {
+  if (!unfinished_.empty()) unlinkat(folder_.get(), unfinished_.c_str(), 0);
+}
+
+std::string CheckpointReader::read(void* bytes, size_t count) {
+  if (count > left_) return "it is too short";
+  if (!read_all(file_.get(), static_cast<char*>(bytes), count)) return why("read");
+  crc32c_ = crc32c(crc32c_, bytes, count);
+  left_ -= count;
+  if (left_ > 0) return "";
+  Trailer expected, found;
+  expected.bytes = bytes_;
+  expected.crc32c = crc32c_;
+  if (!read_all(file_.get(), reinterpret_cast<char*>(&found), sizeof found)) return why("read");
+  return found == expected ? "" : "its checksum is wrong";
+}
+
+// --- the directory ------------------------------------------------------------------------------
 
 CheckpointDirectory CheckpointDirectory::open(const std::string& path, std::string* reason) {
   CheckpointDirectory out;
@@ -154,10 +191,11 @@ std::string CheckpointDirectory::create(const std::string& folder) const {
   return fsync(directory_.get()) == 0 ? "" : why("fsync");
 }
 
-bool CheckpointDirectory::has(const std::string& folder, const std::string& name) const {
+int64_t CheckpointDirectory::size(const std::string& folder, const std::string& name) const {
   const Descriptor in = open_folder(folder);
   struct stat about {};
-  return in && fstatat(in.get(), name.c_str(), &about, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(about.st_mode);
+  const bool there = in && fstatat(in.get(), name.c_str(), &about, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(about.st_mode);
+  return there ? about.st_size : -1;
 }
 
 void CheckpointDirectory::remove(const std::string& folder) const {
@@ -167,20 +205,60 @@ void CheckpointDirectory::remove(const std::string& folder) const {
   unlinkat(directory_.get(), folder.c_str(), AT_REMOVEDIR);
 }
 
+void CheckpointDirectory::remove(const std::string& folder, const std::string& name) const {
+  if (const Descriptor fd = open_folder(folder)) unlinkat(fd.get(), name.c_str(), 0);
+}
+
+void CheckpointDirectory::remove_unfinished(const std::string& folder) const {
+  const Descriptor fd = open_folder(folder);
+  if (!fd) return;
+  for (const std::string& name : names_in(fd.get())) {
+    if (name.ends_with(kUnfinished)) unlinkat(fd.get(), name.c_str(), 0);
+  }
+}
+
+std::unique_ptr<CheckpointWriter> CheckpointDirectory::begin(const std::string& folder, const std::string& name,
+                                                             uint64_t bytes, std::string* failed) const {
+  Descriptor in = open_folder(folder);
+  if (!in) {
+    *failed = why("open");
+    return nullptr;
+  }
+  auto writer = std::make_unique<CheckpointWriter>(std::move(in), name);
+  *failed = writer->open(bytes);
+  return failed->empty() ? std::move(writer) : nullptr;
+}
+
+CheckpointReader CheckpointDirectory::open_file(const std::string& folder, const std::string& name,
+                                                std::string* failed) const {
+  const Descriptor in = open_folder(folder);
+  Descriptor file(in ? openat(in.get(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC) : -1);
+  struct stat about {};
+  if (!file || fstat(file.get(), &about) != 0) {
+    *failed = why("open");
+    return {};
+  }
+  const auto size = static_cast<uint64_t>(about.st_size);
+  *failed = size <= sizeof(Trailer) ? "it has another size" : "";
+  return failed->empty() ? CheckpointReader(std::move(file), size - sizeof(Trailer)) : CheckpointReader();
+}
+
 std::string CheckpointDirectory::write(const std::string& folder, const std::string& name, const ConstParts& parts,
                                        const std::atomic<bool>& given_up) const {
-  const Descriptor in = open_folder(folder);
-  if (!in) return why("open");
-  const std::string unfinished = name + kUnfinished;
-  unlinkat(in.get(), unfinished.c_str(), 0);
-  const Descriptor file(
-      openat(in.get(), unfinished.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
-  if (!file) return why("open");
-  std::string failed = write_parts(file.get(), parts, given_up);
-  if (failed.empty() && renameat(in.get(), unfinished.c_str(), in.get(), name.c_str()) != 0) failed = why("rename");
-  if (failed.empty() && fsync(in.get()) != 0) failed = why("fsync");
-  if (!failed.empty()) unlinkat(in.get(), unfinished.c_str(), 0);
-  return failed;
+  uint64_t bytes = 0;
+  for (const auto part : parts) bytes += part.size();
+  std::string failed;
+  const auto writer = begin(folder, name, bytes, &failed);
+  if (writer == nullptr) return failed;
+  for (const auto part : parts) {
+    for (size_t done = 0; done < part.size(); done += kPiece) {
+      if (given_up) return kGivenUp;
+      const auto piece = part.subspan(done, std::min(kPiece, part.size() - done));
+      failed = writer->append(piece.data(), piece.size());
+      if (!failed.empty()) return failed;
+    }
+  }
+  return writer->finish();
 }
 
 std::string CheckpointDirectory::read(const std::string& folder, const std::string& name, const MutableParts& parts,

@@ -6,8 +6,10 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "server/base/descriptor.h"
@@ -17,6 +19,44 @@ namespace svdserve::server {
 // Bytes in memory that belong together, in the order in which they lie in a file.
 using ConstParts = std::vector<std::span<const char>>;
 using MutableParts = std::vector<std::span<char>>;
+
+// A file that is written piece by piece. It has no name before finish(), and is gone where that is not called.
+class CheckpointWriter {
+ public:
+  CheckpointWriter(Descriptor folder, std::string name) : folder_(std::move(folder)), name_(std::move(name)) {}
+  ~CheckpointWriter();
+  CheckpointWriter(const CheckpointWriter&) = delete;
+  CheckpointWriter& operator=(const CheckpointWriter&) = delete;
+
+  // All three return why it failed, or nothing. open(): of so many bytes. finish() returns when the disk has it.
+  std::string open(uint64_t bytes);
+  std::string append(const void* bytes, size_t count);
+  std::string finish();
+
+ private:
+  const Descriptor folder_;
+  const std::string name_;
+  std::string unfinished_;
+  Descriptor file_;
+  uint64_t bytes_ = 0;
+  uint32_t crc32c_ = 0;
+};
+
+// A file that is read piece by piece.
+class CheckpointReader {
+ public:
+  CheckpointReader() = default;  // of no bytes
+  CheckpointReader(Descriptor file, uint64_t bytes) : file_(std::move(file)), bytes_(bytes), left_(bytes) {}
+
+  uint64_t left() const { return left_; }
+  // Returns why it failed, or nothing. With the last bytes it checks all of them.
+  std::string read(void* bytes, size_t count);
+
+ private:
+  Descriptor file_;
+  uint64_t bytes_ = 0, left_ = 0;
+  uint32_t crc32c_ = 0;
+};
 
 // A directory with folders of files. Links in it are not followed. Thread-safe; one thread at a time for one folder.
 class CheckpointDirectory {
@@ -31,9 +71,19 @@ class CheckpointDirectory {
   std::vector<std::string> folders() const;
   // Returns why it cannot be created, or nothing.
   std::string create(const std::string& folder) const;
-  bool has(const std::string& folder, const std::string& name) const;
-  // Removes a folder and the files in it.
+  bool has(const std::string& folder, const std::string& name) const { return size(folder, name) >= 0; }
+  // In bytes, with the checksum; -1: there is no such file.
+  int64_t size(const std::string& folder, const std::string& name) const;
+  // Removes a folder and the files in it; one file; the files that a killed server has not finished.
   void remove(const std::string& folder) const;
+  void remove(const std::string& folder, const std::string& name) const;
+  void remove_unfinished(const std::string& folder) const;
+
+  // Begins a file of `bytes` bytes. Null: *failed says why.
+  std::unique_ptr<CheckpointWriter> begin(const std::string& folder, const std::string& name, uint64_t bytes,
+                                          std::string* failed) const;
+  // Opens a file of any size. Where it cannot, there are no bytes, and *failed says why.
+  CheckpointReader open_file(const std::string& folder, const std::string& name, std::string* failed) const;
 
   // Writes a file, and returns when the disk has it. It ends early where *given_up becomes true. Returns why it failed,
   // or nothing.

@@ -19,6 +19,7 @@
 #include "absl/strings/str_split.h"
 #include "server/base/log.h"
 #include "server/base/mutex.h"
+#include "server/checkpoint/checkpoint_states.h"
 
 namespace svdserve::server {
 namespace {
@@ -114,6 +115,7 @@ struct CheckpointStore::Impl {
       entry->folder = folder;
       entry->request = *std::move(request);
       entry->saved[0] = true;
+      directory.remove_unfinished(folder);
       entry->saved[1] = directory.has(folder, kPartNames[1]);
       bytes += entry->request.bytes;
       entries.emplace(token, entry);
@@ -312,6 +314,31 @@ Checkpoint::~Checkpoint() {
   } else {
     impl.remove(entry_);
   }
+}
+
+std::unique_ptr<LargeStateStore> Checkpoint::states(int64_t others_bytes) {
+  if (entry_ == nullptr || entry_->request.bytes <= others_bytes) return nullptr;
+  CheckpointStore::Impl& impl = *store_->impl_;
+  StateFolder folder;
+  folder.directory = &impl.directory;
+  folder.name = entry_->folder;
+  folder.max_bytes = entry_->request.bytes - others_bytes;
+  folder.interval = impl.options.state_interval;
+  folder.is_ours = [&impl, entry = entry_, claim = claim_] {
+    MutexLock lock(&impl.mu);
+    return entry->saved[0] && entry->claim == claim;
+  };
+  folder.push = [&impl](std::function<void()> task) {
+    MutexLock lock(&impl.mu);
+    impl.push(std::move(task));
+  };
+  folder.failed = [&impl, entry = entry_](bool saving, LargeState state, const std::string& why) {
+    if (entry->given_up) return;
+    log_warning(saving ? "checkpoint_failed" : "checkpoint_unreadable", {{"part", name(state)}, {"error", why}});
+    impl.recorder->checkpoint_failed();
+  };
+  folder.saved = [&impl] { impl.recorder->state_saved(); };
+  return std::make_unique<CheckpointStates>(std::move(folder), impl.clock);
 }
 
 void Checkpoint::drop() {

@@ -1,4 +1,4 @@
-// Operands and results of large matrices on disk, so that they survive the server. A caller shows a token to go on with
+// Operands, states and results of large matrices on disk, so that they survive the server. A caller shows a token to go on with
 // its matrix. server/decisions/0106-large-matrices-survive-a-restart.md says why it is so.
 #ifndef SVDSERVE_SERVER_CHECKPOINT_CHECKPOINT_STORE_H_
 #define SVDSERVE_SERVER_CHECKPOINT_CHECKPOINT_STORE_H_
@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "absl/time/time.h"
+#include "engine/large_engine.h"
 #include "server/base/clock.h"
 #include "server/checkpoint/checkpoint_files.h"
 #include "server/metrics/recorder.h"
@@ -53,6 +54,9 @@ class Checkpoint {
   std::string header(CheckpointPart part) const;
   // Fills `parts` in the background.
   void load(CheckpointPart part, MutableParts parts, std::shared_ptr<const void> keep, Done done);
+  // Where the computation of the matrix keeps its states. `others_bytes`: of operand and results, which are the part of
+  // the room that they have. Null: there is no room for states. It may outlive the claim, not the store.
+  std::unique_ptr<LargeStateStore> states(int64_t others_bytes);
   // The matrix needs its files no more.
   void drop();
 
@@ -71,16 +75,17 @@ class Checkpoint {
 
 struct CheckpointOptions {
   std::string directory;
-  int64_t max_bytes = 0;  // operands and results of all matrices
-  absl::Duration keep;    // of files that no call claims
+  int64_t max_bytes = 0;               // operands, results and states of all matrices
+  absl::Duration keep;                 // of files that no call claims
+  absl::Duration state_interval = {};  // StateFolder's
 };
 
 struct CheckpointUsage {
   int64_t matrices = 0;
-  int64_t bytes = 0;  // of operands and results, as far as room is kept for them
+  int64_t bytes = 0;  // that room is kept for
 };
 
-// Thread-safe. One thread transfers files, one after the other.
+// Thread-safe. One thread transfers files, one after the other; states are written by those who compute them.
 class CheckpointStore {
  public:
   // Takes over what an earlier server left in the directory. Null: *why says the reason.

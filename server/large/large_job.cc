@@ -329,12 +329,26 @@ Error LargeJob::claim(const LargeOpen& open, Checkpoint* claimed) {
   return {};
 }
 
+int64_t LargeJob::state_bytes() const {
+  uint64_t most = 0;
+  for (int d = 0; d < stages_->runner->size(); ++d) {
+    if (!matrix_.working[static_cast<size_t>(d)].has_value()) continue;
+    most = std::max(most, stages_->runner->device(d).engine->state_bytes(matrix_.plan));
+  }
+  return static_cast<int64_t>(most);
+}
+
+// States are worth less than the operand: without room for both, there are none.
 void LargeJob::begin_checkpoint(const LargeOpen& open) {
   if (stages_->checkpoints == nullptr) return;
-  checkpoint_ = stages_->checkpoints->begin(owner_, describe(open), operand_and_result_bytes(matrix_.plan),
-                                            [job = weak_from_this()] {
-                                              if (const auto self = job.lock()) self->abandon(resumed_elsewhere());
-                                            });
+  const auto begin = [&](int64_t bytes) {
+    return stages_->checkpoints->begin(owner_, describe(open), bytes, [job = weak_from_this()] {
+      if (const auto self = job.lock()) self->abandon(resumed_elsewhere());
+    });
+  };
+  const int64_t others = operand_and_result_bytes(matrix_.plan), states = state_bytes();
+  if (states > 0) checkpoint_ = begin(others + states);
+  if (!checkpoint_) checkpoint_ = begin(others);
 }
 
 void LargeJob::on_saved(bool ok) {
@@ -395,6 +409,7 @@ void LargeJob::on_results_loaded(bool ok, ComputedLarge computed) {
 
 bool LargeJob::run(int device, Reservation memory) {
   std::shared_ptr<LargeMemory> blocks;
+  std::unique_ptr<LargeStateStore> states;
   LargePlan plan;
   {
     MutexLock lock(&mu_);
@@ -410,6 +425,7 @@ bool LargeJob::run(int device, Reservation memory) {
     matrix_.memory->hold(std::move(memory));
     blocks = matrix_.memory;
     plan = matrix_.plan;
+    states = checkpoint_.states(operand_and_result_bytes(plan));
   }
   if (plan.operand_bytes() >= kTrimmedBytes) trim_heap();
   LargeControl control;
@@ -419,6 +435,7 @@ bool LargeJob::run(int device, Reservation memory) {
     on_progress(progress);
   };
   control.cancel = &cancel_;
+  control.states = states.get();
   LargeOutcome outcome;
   if (blocks->map_results(plan)) {
     outcome = stages_->runner->device(device).engine->decompose(plan, blocks->operands(plan), control);

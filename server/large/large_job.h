@@ -95,6 +95,8 @@ class LargeJob final : public LargeTask, public std::enable_shared_from_this<Lar
 
   // Takes over the files of a matrix that is resumed. Not under the lock: the call that had them is told.
   Error claim(const LargeOpen& open, Checkpoint* claimed);
+  // The states' room, on the device that needs most of it.
+  int64_t state_bytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void begin_checkpoint(const LargeOpen& open) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void on_saved(bool ok);
   void resume() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

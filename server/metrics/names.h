@@ -89,6 +89,11 @@ inline constexpr MetricName kFactorFailures{"svdserve_factor_failures_total",
                                             "Calls of DecomposeLarge that ended with an error, by reason."};
 inline constexpr MetricName kFactorsResumed{
     "svdserve_factors_resumed_total", "Large matrices that a call went on with, by the token of an earlier call."};
+inline constexpr MetricName kCheckpointStates{"svdserve_checkpoint_states_total",
+                                              "States of the computation of large matrices that were saved."};
+inline constexpr MetricName kCheckpointResumedSweeps{
+    "svdserve_checkpoint_resumed_sweeps_total",
+    "Sweeps in svdserve_factor_sweeps_total that came from a state that was saved, and were not computed again."};
 inline constexpr MetricName kCheckpointFailures{"svdserve_checkpoint_failures_total",
                                                 "Files of large matrices that could not be written or read."};
 inline constexpr MetricName kCheckpoints{"svdserve_checkpoints", "Large matrices with files in --checkpoint-dir."};

@@ -193,6 +193,8 @@ struct PrometheusRecorder::Impl {
   Counter& factor_rotations = counters(registry, metric::kFactorRotations).Add({});
   LabelledCounters factor_failures{registry, metric::kFactorFailures, "reason"};
   Counter& factors_resumed = counters(registry, metric::kFactorsResumed).Add({});
+  Counter& resumed_sweeps = counters(registry, metric::kCheckpointResumedSweeps).Add({});
+  Counter& checkpoint_states = counters(registry, metric::kCheckpointStates).Add({});
   Counter& checkpoint_failures = counters(registry, metric::kCheckpointFailures).Add({});
   Gauge& checkpoints = gauge(registry, metric::kCheckpoints);
   Gauge& checkpoint_bytes = gauge(registry, metric::kCheckpointBytes);
@@ -354,6 +356,7 @@ void PrometheusRecorder::gang_began(int members, absl::Duration waited) {
 
 void PrometheusRecorder::large_computed(const LargeOutcome& outcome) {
   impl_->factor_sweeps.Increment(outcome.sweeps);
+  impl_->resumed_sweeps.Increment(outcome.resumed_sweeps);
   impl_->factor_rotations.Increment(static_cast<double>(outcome.rotations));
   for (const LargePhaseTime& part : outcome.phases) {
     impl_->factor_parts.of(part.name).Increment(part.seconds);
@@ -363,6 +366,7 @@ void PrometheusRecorder::large_computed(const LargeOutcome& outcome) {
 
 void PrometheusRecorder::large_resumed() { impl_->factors_resumed.Increment(); }
 
+void PrometheusRecorder::state_saved() { impl_->checkpoint_states.Increment(); }
 void PrometheusRecorder::checkpoint_failed() { impl_->checkpoint_failures.Increment(); }
 
 void PrometheusRecorder::large_failed(Reason reason) { impl_->factor_failures.of(name(reason)).Increment(); }

@@ -79,6 +79,7 @@ class PrometheusRecorder final : public Recorder {
   void large_computed(const LargeOutcome& outcome) override;
   void large_failed(Reason reason) override;
   void large_resumed() override;
+  void state_saved() override;
   void checkpoint_failed() override;
 
   // Every series in Prometheus' text format, with `readings` as the state.

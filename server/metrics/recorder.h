@@ -161,6 +161,8 @@ class Recorder {
   virtual void large_failed(Reason reason) = 0;
   // A call goes on with a matrix of an earlier one.
   virtual void large_resumed() = 0;
+  // The disk has a state of a large matrix's computation.
+  virtual void state_saved() = 0;
   // A file of a large matrix could not be written or read.
   virtual void checkpoint_failed() = 0;
 };
@@ -189,6 +191,7 @@ class NullRecorder final : public Recorder {
   void large_computed(const LargeOutcome&) override {}
   void large_failed(Reason) override {}
   void large_resumed() override {}
+  void state_saved() override {}
   void checkpoint_failed() override {}
 };
 

@@ -275,6 +275,7 @@ soak() {
         "$bin/device_tridiagonal_form" || failed=1
         "$bin/device_large_bench" || failed=1
         "$bin/device_large_general" || failed=1
+        "$bin/device_large_states" || failed=1
         (exit $failed)
         ;;
       eig) "$bin/device_large_general" ;;

@@ -40,6 +40,22 @@ const std::filesystem::path kDriverFolder = std::filesystem::path(SVDSERVE_FAKE_
 
 // --- what is missing is named: in processes of their own, because the plugin is looked for once ----------------------
 
+// Has kFactors, and takes kSweep.
+struct TwoStates final : LargeStateStore {
+  bool due() override { return true; }
+  bool begin(LargeState state, uint64_t bytes) override {
+    return state == LargeState::kSweep && bytes == factors.size();
+  }
+  void write(const void* bytes, uint64_t count) override { sweep.append(static_cast<const char*>(bytes), count); }
+  void end() override { ended = true; }
+  uint64_t open(LargeState state) override { return state == LargeState::kFactors ? factors.size() : 0; }
+  bool read(void* bytes, uint64_t count) override { return factors.copy(static_cast<char*>(bytes), count) == count; }
+
+  const std::string factors = "Q and R";
+  std::string sweep;
+  bool ended = false;
+};
+
 // The work of a child process: it prints one line for each finding.
 int probe() {
   std::string why;
@@ -56,6 +72,14 @@ int probe() {
       const LargePlan plan = *plan_large({40, 40, DType::kF64, Order::kRowMajor}, options).plan;
       return static_cast<unsigned long long>(factors->memory(plan).device_bytes);
     };
+    TwoStates states;
+    LargeControl control;
+    control.states = &states;
+    const LargePlan plan = *plan_large({40, 40, DType::kF64, Order::kRowMajor}, {}).plan;
+    (void)factors->decompose(plan, {}, control);
+    (void)factors->decompose(plan, {}, {});
+    std::printf("state=%s%s\nstate_bytes=%llu\n", states.sweep.c_str(), states.ended ? "" : ", unfinished",
+                static_cast<unsigned long long>(factors->state_bytes(plan)));
     constexpr LargeKind kGeneral = LargeKind::kGeneral;
     constexpr Method kJacobi = Method::kJacobi;
     std::printf("svd=%llu\nqr=%llu\njacobi=%llu\nstarted=%llu\nstrategy=%llu\nvariant=%llu\n",
@@ -144,11 +168,11 @@ TEST(CudaMissing, AFileThatIsNoLibrary) {
 }
 
 TEST(CudaMissing, ALibraryThatIsNoPlugin) {
-  expect_refused(probe_with(with_driver(SVDSERVE_FAKE_CUDA_DRIVER)), "is no CUDA back end of version 11");
+  expect_refused(probe_with(with_driver(SVDSERVE_FAKE_CUDA_DRIVER)), "is no CUDA back end of version 12");
 }
 
 TEST(CudaMissing, APluginOfAnotherVersion) {
-  expect_refused(probe_with(with_driver() + "SVDSERVE_FAKE_CUDA_VERSION=4"), "is no CUDA back end of version 11");
+  expect_refused(probe_with(with_driver() + "SVDSERVE_FAKE_CUDA_VERSION=4"), "is no CUDA back end of version 12");
 }
 
 TEST(CudaMissing, APluginOfAnotherBuild) {
@@ -159,7 +183,7 @@ TEST(CudaMissing, APluginOfAnotherBuild) {
                        " bytes instead of " + std::to_string(bytes));
   }
   expect_refused(probe_with(with_driver() + "SVDSERVE_FAKE_CUDA_RESIZED=version"),
-                 "is a CUDA back end of another build: its table is of version 12");
+                 "is a CUDA back end of another build: its table is of version 13");
   expect_refused(probe_with(with_driver() + "SVDSERVE_FAKE_CUDA_RESIZED=release"),
                  "is a CUDA back end of another build: its release is 9");
 }
@@ -194,6 +218,12 @@ TEST(CudaMissing, ARingHasDifferentDevices) {
   EXPECT_EQ(found.at("ring_of_three"), "a ring has 1, 2, 4 or 8 different GPUs");
   EXPECT_EQ(found.at("ring_twice"), found.at("ring_of_three"));
   EXPECT_EQ(found.at("ring_beyond"), "there is no GPU 7, only 2");
+}
+
+TEST(CudaMissing, StatesCrossTheTable) {
+  const Findings found = probe_with(with_driver() + "SVDSERVE_FAKE_CUDA_LARGE=1");
+  EXPECT_EQ(found.at("state"), "Q and R");
+  EXPECT_EQ(found.at("state_bytes"), std::to_string(fake_cuda::kLargeStateBytes));
 }
 
 // No memory is enough for what a GPU does not compute.

@@ -243,6 +243,7 @@ TEST(ConfigTest, HelpAndDescriptionNameEveryFlag) {
                            "checkpoint-dir",
                            "checkpoint-bytes",
                            "checkpoint-keep",
+                           "checkpoint-interval",
                            "tls-refresh",
                            "log-level",
                            "log-format",

@@ -74,7 +74,8 @@ LARGE_LANE = tuple(f"engine/backends/cuda/large/{name}.h" for name in ("large_la
 def cuda(*subjects, table=False):
     """`table`: the subject has functions of the plugin's table."""
     rule = back_end("engine/backends/cuda", subjects, ("cuda",))
-    return Rule(rule.project + (("engine/backends/cuda_door/plugin_abi.h",) if table else ()), rule.libraries)
+    door = tuple(f"engine/backends/cuda_door/{name}.h" for name in ("plugin_abi", "states_across"))
+    return Rule(rule.project + (door if table else ()), rule.libraries)
 
 
 RULES = {
@@ -89,7 +90,8 @@ RULES = {
     "engine/algorithms/blocks": algorithms("jacobi", "lanes", "tall"),
     "engine/algorithms/finish": algorithms("tall"),
     "engine/algorithms/mimo": algorithms(),
-    "engine/algorithms/large": algorithms("jacobi", "general"),
+    "engine/algorithms/states": algorithms(),
+    "engine/algorithms/large": algorithms("jacobi", "general", "states"),
     # The same subjects in the back ends. `base` and `device` are what their subjects share.
     "engine/backends/host/base": host(),
     "engine/backends/host/packs": host("base"),

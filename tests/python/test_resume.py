@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import os
 import random
 import shutil
@@ -35,12 +36,16 @@ class Survivor:
         (folder / "servers").mkdir()
         # An address that nobody else uses: while the server is down, nobody takes its port.
         address = "127." + ".".join(str(random.SystemRandom().randint(1, 254)) for _ in range(3))
-        self.server = self.fleet.start(f"--checkpoint-dir={self.checkpoints}", listen=f"{address}:0")
+        self.server = self._start(f"{address}:0")
+
+    def _start(self, listen: str):
+        """One that saves a state whenever it can."""
+        return self.fleet.start(f"--checkpoint-dir={self.checkpoints}", "--checkpoint-interval=0s", listen=listen)
 
     def replace(self) -> None:
         """By kill -9."""
         self.server.kill()
-        self.server = self.fleet.start(f"--checkpoint-dir={self.checkpoints}", listen=self.server.address)
+        self.server = self._start(self.server.address)
 
 
 @pytest.fixture
@@ -184,6 +189,28 @@ def test_at_random_moments(survivor, matrix):
         assert_same(got, want)
         if survivor.server.metric("svdserve_factors_resumed_total"):
             assert survivor.server.metric("svdserve_factor_received_bytes_total") == 0
+
+
+@pytest.mark.parametrize("method", ["jacobi", "auto"])
+def test_sweeps_that_were_saved_are_not_repeated(survivor, matrix, method):
+    def call(matrix):
+        with svdserve.Client(survivor.server.address, retry=PATIENT) as client:
+            return client.svd(matrix, full_matrices=FULL, method=method, timeout=600)
+
+    want = call(matrix)
+    for _ in range(20):  # it may be done before it is noticed
+        survivor.replace()  # it has saved no state yet
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            running = pool.submit(call, matrix)
+            # They are those of the QR, of the start, and two of sweeps: the second one comes after some sweep.
+            wait_until(lambda: running.done() or survivor.server.metric("svdserve_checkpoint_states_total") >= 4)
+            survivor.replace()
+            assert_same(running.result(600), want)
+        sweeps = survivor.server.metric("svdserve_factor_sweeps_total")
+        if survivor.server.metric("svdserve_factors_resumed_total") == 1 and sweeps > 0:
+            assert 1 <= survivor.server.metric("svdserve_checkpoint_resumed_sweeps_total") <= sweeps
+            return
+    pytest.fail("the call was never killed in its sweeps")
 
 
 def test_svdctl_goes_on(survivor, matrix, tmp_path):

@@ -43,7 +43,7 @@ class CheckpointStoreTest : public ::testing::Test {
   void restart() {
     store_.reset();
     std::string why;
-    store_ = CheckpointStore::open({directory_, 3 * kBytes, absl::Minutes(10)}, &clock_, &recorder_, &why);
+    store_ = CheckpointStore::open({directory_, 3 * kBytes, absl::Minutes(10), interval_}, &clock_, &recorder_, &why);
     ASSERT_NE(store_, nullptr) << why;
   }
   std::string reopen() {
@@ -84,8 +84,27 @@ class CheckpointStoreTest : public ::testing::Test {
     return store_->claim(
         token, owner, description, [this] { ++taken_; }, files);
   }
+  // Saves a state of these bytes in a group of its own. False: it was not due, or is not on disk.
+  bool save_state(LargeStateStore& states, LargeState state, const std::string& bytes) {
+    const int before = recorder_.factors().states;
+    if (!states.due() || !states.begin(state, bytes.size())) return false;
+    states.write(bytes.data(), bytes.size() / 2);
+    states.write(bytes.data() + bytes.size() / 2, bytes.size() - bytes.size() / 2);
+    states.end();
+    drain();
+    return recorder_.factors().states > before;
+  }
+  static std::string state_of(LargeStateStore& states, LargeState state) {
+    std::string bytes(states.open(state), '.');
+    EXPECT_TRUE(states.read(bytes.data(), bytes.size() / 2));
+    EXPECT_TRUE(states.read(bytes.data() + bytes.size() / 2, bytes.size() - bytes.size() / 2));
+    return bytes;
+  }
+  std::unique_ptr<LargeStateStore> states_of(Checkpoint& files, int64_t others_bytes = 0) {
+    return files.states(others_bytes);
+  }
   fs::path folder(const ResumeToken& token) const { return fs::path(directory_) / absl::BytesToHexString(token); }
-  // All that was asked for before is done.
+  // The store's thread has done all that it was given before.
   void drain() {
     Checkpoint files = begin(1);
     save(files, CheckpointPart::kOperand, {"x"});
@@ -93,6 +112,7 @@ class CheckpointStoreTest : public ::testing::Test {
   }
 
   std::string directory_;
+  absl::Duration interval_;  // between states
   FakeClock clock_;
   CountingRecorder recorder_;
   std::unique_ptr<CheckpointStore> store_;
@@ -287,6 +307,180 @@ TEST_F(CheckpointStoreTest, ADiskThatIsFullFailsTheFilesAlone) {
   EXPECT_EQ(claim(files.token(), &other), Claim::kUnknown);
   drain();
   EXPECT_FALSE(fs::exists(folder(files.token())));
+}
+
+// --- states -------------------------------------------------------------------------------------
+
+constexpr LargeState kEveryState[] = {LargeState::kFactors, LargeState::kStart, LargeState::kSweep};
+
+TEST_F(CheckpointStoreTest, ANewServerFindsStates) {
+  ResumeToken token;
+  {
+    Checkpoint files = saved();
+    token = files.token();
+    const auto states = states_of(files);
+    for (const LargeState state : kEveryState) EXPECT_EQ(states->open(state), 0u);
+    for (const LargeState state : kEveryState) EXPECT_TRUE(save_state(*states, state, name(state)));
+    EXPECT_TRUE(save_state(*states, LargeState::kSweep, "a later one"));
+  }
+  restart();
+  Checkpoint files;
+  ASSERT_EQ(claim(token, &files), Claim::kYes);
+  const auto states = states_of(files);
+  EXPECT_EQ(state_of(*states, LargeState::kFactors), "factors");
+  EXPECT_EQ(state_of(*states, LargeState::kStart), "start");
+  EXPECT_EQ(state_of(*states, LargeState::kSweep), "a later one");
+  EXPECT_EQ(operand(files, 7), "operand");
+  struct stat about {};
+  ASSERT_EQ(stat((folder(token) / "sweep").c_str(), &about), 0);
+  EXPECT_EQ(about.st_mode & 07777u, 0600u);
+  EXPECT_EQ(recorder_.factors().states, 4);
+  EXPECT_EQ(recorder_.factors().checkpoint_failures, 0);
+  files.drop();
+  drain();
+  EXPECT_FALSE(fs::exists(folder(token)));
+}
+
+TEST_F(CheckpointStoreTest, AStateThatIsDamagedOrMissingIsNone) {
+  Checkpoint files = saved();
+  const auto states = states_of(files);
+  const fs::path file = folder(files.token()) / "start";
+  const std::function<void()> damages[] = {[&] { fs::resize_file(file, 20); }, [&] { fs::resize_file(file, 300); },
+                                           [&] { fs::resize_file(file, 0); },
+                                           [&] { std::fstream(file, std::ios::in | std::ios::out).put('x'); }};
+  for (const auto& damage : damages) {
+    ASSERT_TRUE(save_state(*states, LargeState::kStart, std::string(200, 's')));
+    EXPECT_EQ(state_of(*states, LargeState::kStart), std::string(200, 's'));
+    damage();
+    std::string bytes(states->open(LargeState::kStart), '.');
+    EXPECT_TRUE(bytes.empty() || !states->read(bytes.data(), bytes.size()));
+  }
+  EXPECT_EQ(recorder_.factors().checkpoint_failures, static_cast<int>(std::size(damages)));
+  ASSERT_TRUE(save_state(*states, LargeState::kStart, "short"));
+  ASSERT_EQ(states->open(LargeState::kStart), 5u);
+  char bytes[6];
+  EXPECT_FALSE(states->read(bytes, 6));
+  EXPECT_EQ(recorder_.factors().checkpoint_failures, static_cast<int>(std::size(damages)) + 1);
+  fs::remove(file);
+  EXPECT_EQ(states->open(LargeState::kStart), 0u);
+  EXPECT_EQ(recorder_.factors().checkpoint_failures, static_cast<int>(std::size(damages)) + 1);
+}
+
+TEST_F(CheckpointStoreTest, StatesComeAfterTheOperandAndFromOneCallAlone) {
+  Checkpoint files = begin();
+  const auto states = states_of(files);
+  EXPECT_FALSE(states->due());
+  EXPECT_EQ(states->open(LargeState::kSweep), 0u);
+  ASSERT_EQ(save(files, CheckpointPart::kOperand, {"operand"}), "");
+  EXPECT_TRUE(save_state(*states, LargeState::kSweep, "old"));
+  Checkpoint young;
+  ASSERT_EQ(claim(files.token(), &young), Claim::kYes);
+  EXPECT_FALSE(states->due());
+  const auto of_young = states_of(young);
+  EXPECT_EQ(state_of(*of_young, LargeState::kSweep), "old");
+  EXPECT_TRUE(save_state(*of_young, LargeState::kSweep, "young"));
+  EXPECT_EQ(states_of(young, kBytes), nullptr);  // all the room is the others'
+}
+
+TEST_F(CheckpointStoreTest, OneGroupOfStatesIsOnItsWayToTheDisk) {
+  Checkpoint files = saved();
+  const auto states = states_of(files);
+  // The store's thread is busy until it may end.
+  std::promise<void> busy, may_end;
+  const std::string other = "x";
+  Checkpoint slow = begin();
+  slow.save(CheckpointPart::kOperand, "", {std::span(other.data(), other.size())}, nullptr, [&](const std::string&) {
+    busy.set_value();
+    may_end.get_future().wait();
+  });
+  busy.get_future().wait();
+  ASSERT_TRUE(states->due());
+  for (const LargeState state : {LargeState::kStart, LargeState::kSweep}) {
+    ASSERT_TRUE(states->begin(state, 1));
+    states->write("s", 1);
+    states->end();
+  }
+  EXPECT_FALSE(states->due());
+  EXPECT_FALSE(fs::exists(folder(files.token()) / "start"));
+  may_end.set_value();
+  drain();
+  EXPECT_TRUE(states->due());
+  EXPECT_EQ(recorder_.factors().states, 2);
+}
+
+TEST_F(CheckpointStoreTest, AStateThatIsNotEndedLeavesNothing) {
+  Checkpoint files = saved();
+  const auto unfinished = [&] {
+    return std::count_if(fs::directory_iterator(folder(files.token())), fs::directory_iterator(),
+                         [](const auto& file) { return file.path().extension() == ".unfinished"; });
+  };
+  auto states = states_of(files);
+  ASSERT_TRUE(states->due() && states->begin(LargeState::kStart, 100));
+  states->write("start", 5);
+  EXPECT_EQ(unfinished(), 1);
+  ASSERT_TRUE(states->begin(LargeState::kSweep, 100));
+  EXPECT_EQ(unfinished(), 1);
+  states.reset();
+  EXPECT_EQ(unfinished(), 0);
+  std::ofstream(folder(files.token()) / "sweep.7.unfinished") << "of a server that was killed";
+  const ResumeToken token = files.token();
+  files = {};
+  restart();
+  ASSERT_EQ(claim(token, &files), Claim::kYes);
+  EXPECT_EQ(unfinished(), 0);
+}
+
+TEST_F(CheckpointStoreTest, StatesKeepToTheirRoom) {
+  Checkpoint files = saved();
+  const auto states = states_of(files, kBytes - 200);
+  EXPECT_TRUE(save_state(*states, LargeState::kFactors, std::string(60, 'f')));
+  EXPECT_TRUE(save_state(*states, LargeState::kFactors, std::string(60, 'g')));  // in the place of the other
+  EXPECT_TRUE(save_state(*states, LargeState::kSweep, std::string(20, 's')));
+  EXPECT_TRUE(save_state(*states, LargeState::kSweep, std::string(20, 't')));
+  EXPECT_EQ(recorder_.factors().checkpoint_failures, 0);
+  EXPECT_FALSE(save_state(*states, LargeState::kStart, std::string(80, 's')));
+  EXPECT_EQ(recorder_.factors().checkpoint_failures, 1);
+  EXPECT_FALSE(states->due());  // and no more are tried
+  EXPECT_EQ(state_of(*states, LargeState::kSweep), std::string(20, 't'));
+}
+
+TEST_F(CheckpointStoreTest, ADiskThatIsFullFailsTheStateAlone) {
+  Checkpoint files = saved();
+  const auto states = states_of(files);
+  struct rlimit before {};
+  getrlimit(RLIMIT_FSIZE, &before);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  const struct rlimit small = {400, before.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &small);
+  const bool is_saved = save_state(*states, LargeState::kSweep, std::string(500, 'x'));
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_FALSE(is_saved);
+  EXPECT_EQ(recorder_.factors().checkpoint_failures, 1);
+  EXPECT_EQ(states->open(LargeState::kSweep), 0u);
+  EXPECT_EQ(operand(files, 7), "operand");
+}
+
+TEST_F(CheckpointStoreTest, StatesLeaveTimeForTheComputation) {
+  interval_ = absl::Seconds(1);
+  restart();
+  Checkpoint files = saved();
+  const auto states = states_of(files);
+  EXPECT_FALSE(states->due());  // it has computed for no time
+  clock_.advance(absl::Seconds(1));
+  EXPECT_TRUE(save_state(*states, LargeState::kSweep, "s"));
+  clock_.advance(absl::Seconds(0.9));
+  EXPECT_FALSE(states->due());
+  clock_.advance(absl::Seconds(0.1));
+  ASSERT_TRUE(states->due() && states->begin(LargeState::kSweep, 1));
+  clock_.advance(absl::Seconds(2));  // the disk is slow
+  states->write("s", 1);
+  states->end();
+  drain();
+  clock_.advance(absl::Seconds(37));
+  EXPECT_FALSE(states->due());
+  clock_.advance(absl::Seconds(1.1));
+  EXPECT_TRUE(states->due());
 }
 
 TEST_F(CheckpointStoreTest, ADirectoryIsForOneServerAndOneUser) {

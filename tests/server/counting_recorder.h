@@ -99,6 +99,10 @@ class CountingRecorder final : public Recorder {
     MutexLock lock(&mu_);
     ++factors_.resumed;
   }
+  void state_saved() override {
+    MutexLock lock(&mu_);
+    ++factors_.states;
+  }
   void checkpoint_failed() override {
     MutexLock lock(&mu_);
     ++factors_.checkpoint_failures;
@@ -107,7 +111,7 @@ class CountingRecorder final : public Recorder {
   struct Factors {
     int64_t accepted_bytes = 0, received_bytes = 0, sent_bytes = 0;
     int64_t sweeps = 0;
-    int resumed = 0, checkpoint_failures = 0;
+    int resumed = 0, states = 0, checkpoint_failures = 0;
     std::map<LargePhase, std::vector<absl::Duration>> phases;
     std::vector<std::pair<int, absl::Duration>> gangs;  // members, time in the queue
     std::vector<Reason> failures;

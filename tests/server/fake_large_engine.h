@@ -26,6 +26,16 @@ class LargeControls {
     MutexLock lock(&mu_);
     outcome_ = std::move(outcome);
   }
+  // Each matrix has states of so many bytes, which `use` is given when it begins to be computed.
+  void have_states(uint64_t bytes, std::function<void(LargeStateStore*)> use) {
+    MutexLock lock(&mu_);
+    state_bytes_ = bytes;
+    use_states_ = std::move(use);
+  }
+  uint64_t state_bytes() {
+    MutexLock lock(&mu_);
+    return state_bytes_;
+  }
   void report(const LargeProgress& progress) {
     std::function<void(const LargeProgress&)> tell;
     {
@@ -67,6 +77,7 @@ class LargeControls {
     order_.push_back(*static_cast<const unsigned char*>(operands.matrix));
     most_at_once_ = std::max(most_at_once_, begun_ - ended_);
     progress_ = control.progress;
+    if (use_states_) use_states_(control.states);
     changed_.signal_all();
     while (!open_ && !control.cancel->load()) {
       changed_.wait_until(&mu_, std::chrono::steady_clock::now() + std::chrono::milliseconds(1));
@@ -114,6 +125,8 @@ class LargeControls {
     return ok;
   }();
   std::function<void(const LargeProgress&)> progress_;
+  uint64_t state_bytes_ = 0;
+  std::function<void(LargeStateStore*)> use_states_;
 };
 
 class FakeLargeEngine final : public LargeEngine {
@@ -125,6 +138,7 @@ class FakeLargeEngine final : public LargeEngine {
 
   LargeWorkspace memory(const LargePlan& plan) const override { return memory_(plan); }
   double predicted_seconds(const LargePlan& plan) const override { return static_cast<double>(plan.values); }
+  uint64_t state_bytes(const LargePlan& /*plan*/) const override { return controls_->state_bytes(); }
   LargeOutcome decompose(const LargePlan& plan, const LargeOperands& operands,
                          const LargeControl& control) const override {
     return controls_->compute(plan, operands, control);

@@ -158,6 +158,44 @@ TEST_F(LargeResumeTest, ResultsAreNotComputedTwice) {
   EXPECT_EQ(controls_->begun(), 0);
 }
 
+// A server that is killed when two states are on disk.
+TEST_F(LargeResumeTest, AComputationGoesOnFromItsStates) {
+  const std::string sweep = "after the second sweep";
+  controls_->close();
+  controls_->have_states(1000, [&](LargeStateStore* states) {
+    ASSERT_NE(states, nullptr);
+    while (!states->due()) std::this_thread::sleep_for(std::chrono::milliseconds(1));  // the operand comes first
+    EXPECT_EQ(states->open(LargeState::kSweep), 0u);
+    ASSERT_TRUE(states->begin(LargeState::kSweep, sweep.size()));
+    states->write(sweep.data(), sweep.size());
+    states->end();
+  });
+  LargeCall& call = begin();
+  const std::string token = call.upload(4, 2).resume;
+  call.commit();
+  while (recorder_.factors().states == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  restart();
+  std::string found;
+  controls_->have_states(1000, [&](LargeStateStore* states) {
+    ASSERT_NE(states, nullptr);
+    found.resize(states->open(LargeState::kSweep));
+    EXPECT_TRUE(states->read(found.data(), found.size()));
+  });
+  const Got got = take_all(resume(token));
+  EXPECT_EQ(got.results, (std::vector<int>{6, 7, 8}));
+  EXPECT_EQ(found, sweep);
+  await_checkpoints(0);
+}
+
+TEST_F(LargeResumeTest, WithoutRoomForStatesThereAreNone) {
+  controls_->have_states(1 << 20, [](LargeStateStore* states) { EXPECT_EQ(states, nullptr); });
+  LargeCall& call = begin();
+  EXPECT_EQ(call.upload(4, 2).resume.size(), kResumeTokenBytes);
+  call.commit();
+  EXPECT_EQ(take_all(call).results, (std::vector<int>{6, 7, 8}));
+  EXPECT_EQ(recorder_.factors().checkpoint_failures, 0);
+}
+
 TEST_F(LargeResumeTest, DamagedResultsAreComputedAgain) {
   const std::string token = computed();
   stop();

@@ -20,6 +20,9 @@
 //      A' = Q W S Y^H, or with the second QR A' = Q (P Y) S (Q_2 W)^H. Zero columns of Y are completed to a basis.
 //   Hyperbolic: J partitioned by sorting, one QR, R itself is rotated, R W = Y S; U = Q Y, V = W^-H = J W J
 //   (Novakovic, eq. 10; W is called V^-* in Novakovic and Singer, section 2).
+// States, where the caller keeps some (LargeStateStore): A' = Q R after the first QR; what the sweeps leave as it is; and
+// what each of them changes. A run that finds states goes on from the latest, with the bits of one that was not
+// interrupted.
 // Ends without convergence: after max_sweeps; the results are then the best so far, and said to be kNotConverged.
 // Accuracy: |A - U S V^H| and the bases to some n u; for A = B D, D diagonal, every value to a relative error of order
 // n u kappa(B). Cost: 4/3 (m - n/3) n^2 a QR, 6 n^3 a sweep and 4 n^3 more where W is accumulated (complex: four
@@ -34,11 +37,14 @@
 #include <limits>
 #include <memory>
 #include <numeric>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "engine/algorithms/large/block_jacobi_sweeps.h"
 #include "engine/algorithms/large/large_backend.h"
+#include "engine/algorithms/states/state_archive.h"
 
 namespace svdserve::large {
 
@@ -59,6 +65,11 @@ inline constexpr double kLeftMade = 0.95;
 // A row of R below this many u of its columns' norms, and of the largest entries left, is rounding error of the QR.
 inline constexpr double kNegligibleRow = 8;
 
+template <class Backend>
+inline constexpr bool kHasStates = requires(const Backend& backend) {
+  backend.identity();
+};
+
 template <LargeBackend Backend>
 class BlockJacobi {
  public:
@@ -68,6 +79,10 @@ class BlockJacobi {
   // All arguments must outlive the object. run() may be called once.
   BlockJacobi(Backend& backend, const LargePlan& plan, const LargeOperands& operands, const LargeControl& control)
       : backend_(backend), plan_(plan), operands_(operands), watch_(control), progress_(watch_) {
+    if constexpr (kHasStates<Backend>) {
+      if (control.states != nullptr) identity_ = backend_.identity();
+      if (!identity_.empty()) states_ = control.states;
+    }
     const Problem& p = plan.problem;
     hyperbolic_ = plan.options.kind == LargeKind::kHyperbolicSvd;
     wide_ = p.rows < p.cols;
@@ -81,16 +96,14 @@ class BlockJacobi {
 
   // Throws LargeStop for everything but kOk and kNotConverged.
   LargeOutcome run() {
-    prepare();
-    compute();
+    compute([this] { prepare(); });
     if (plan_.options.certificate) certify();
     return finished();
   }
 
   // The same of a plan without certificate. All memory of the back end is given back.
   LargeOutcome run_and_release() {
-    prepare();
-    compute();
+    compute([this] { prepare(); });
     release_all();
     return finished();
   }
@@ -99,8 +112,7 @@ class BlockJacobi {
   // plan's number of columns.
   LargeOutcome run_for_right(View* right) {
     resident_right_ = right;
-    prepare();
-    compute();
+    compute([this] { prepare(); });
     release_all();
     return finished();
   }
@@ -110,21 +122,36 @@ class BlockJacobi {
   // has none. *right: V likewise; null where the plan has none. The plan has no certificate, and the operands have no
   // matrix.
   LargeOutcome run_resident(View matrix, View* left, View* right = nullptr) {
-    start_ = expected_start(plan_);
-    progress_.begin(parts(), kSvdLoad);
     resident_left_ = left;
     resident_right_ = right;
-    a_ = matrix;
-    e_ = backend_.exponents(n_);
-    scale_and_sort();
-    compute();
+    compute(
+        [this, matrix] {
+          begin_load();
+          a_ = matrix;
+          e_ = backend_.exponents(n_);
+          scale_and_sort();
+        },
+        matrix);
     release_all();
     return finished();
   }
 
  private:
-  void compute() {
-    precondition();
+  using SweepsState = typename BlockJacobiSweeps<Backend>::State;
+  // The latest state that was there: of the QR, or of the sweeps.
+  enum class Reached : uint8_t { kNothing, kFactors, kSweeps };
+
+  // From the latest state that is there, or from the operand. prepare: step 1. given: what it takes, and nobody else.
+  template <class Prepare>
+  void compute(const Prepare& prepare, View given = {}) {
+    make_tall_operand(given);
+    const Reached reached = load_states();
+    if (reached == Reached::kNothing) {
+      prepare();
+    } else {
+      release(given);
+    }
+    if (reached != Reached::kSweeps) precondition(reached == Reached::kFactors);
     sweep();
     finish();
   }
@@ -140,19 +167,27 @@ class BlockJacobi {
 
   // Step 1: the tall operand, scaled and sorted, in a_ with the column exponents e_.
   void prepare() {
-    start_ = expected_start(plan_);
-    progress_.begin(parts(), kSvdLoad);
+    begin_load();
     backend_.stage("load");
-    if constexpr (requires { backend_.tall_operand(plan_, operands_); }) {
-      tall_ = backend_.tall_operand(plan_, operands_);
-      if (tall_ != nullptr) return prepare_tall();
-    }
+    if (tall_ != nullptr) return prepare_tall();
     a_ = backend_.matrix(m_, n_);
     e_ = backend_.exponents(n_);
     const LoadReport report = backend_.load(operands_.matrix, plan_.problem, wide_, a_);
     if (!report.finite) throw non_finite(report);
     progress_.at(0.6);  // scaling and sorting take the rest
     scale_and_sort();
+  }
+
+  void begin_load() {
+    start_ = expected_start(plan_);
+    progress_.begin(parts(), kSvdLoad);
+  }
+
+  // given: the operand in the back end's memory, or none.
+  void make_tall_operand(View given) {
+    if constexpr (requires { backend_.tall_operand(plan_, operands_); }) {
+      if (!given) tall_ = backend_.tall_operand(plan_, operands_);
+    }
   }
 
   void scale_and_sort() {
@@ -197,18 +232,11 @@ class BlockJacobi {
   }
 
   // Step 2.
-  void precondition() {
-    if (start_without_qr()) return;
+  void precondition(bool has_factors) {
+    if (!has_factors && start_without_qr()) return;
     if (start_ == SvdStart::kEigenbasis) start_ = SvdStart::kQrAndEigenbasis;
     progress_.begin(parts(), kSvdQr);
-    backend_.stage("qr");
-    if (tall_ != nullptr) {
-      a_ = backend_.matrix(n_, n_);
-      sorted_row_maxima_ = tall_->reduce(column_order_, a_);
-    } else {
-      tau_ = backend_.scalars(n_);
-      backend_.qr(a_, tau_, progress_.between(0, 1));
-    }
+    if (!has_factors) factorize();
     x_ = backend_.matrix(n_, n_);
     f_ = backend_.exponents(n_);
     if (hyperbolic_) {
@@ -227,6 +255,19 @@ class BlockJacobi {
       w_ = backend_.matrix(n_, n_);
       backend_.set_identity(w_);
     }
+  }
+
+  // A' = Q R
+  void factorize() {
+    backend_.stage("qr");
+    if (tall_ != nullptr) {
+      a_ = backend_.matrix(n_, n_);
+      sorted_row_maxima_ = tall_->reduce(column_order_, a_);
+    } else {
+      tau_ = backend_.scalars(n_);
+      backend_.qr(a_, tau_, progress_.between(0, 1));
+    }
+    save_factors();
   }
 
   // X := R^H, R the triangle of `r`, whose rows had the largest entries `row_maxima` before its QR, all of it relative
@@ -407,7 +448,12 @@ class BlockJacobi {
     if (w_ && !hyperbolic_) operands.x0 = x0_, operands.f0 = f0_;
     operands.positive = positive_;
     operands.smallest_exponent = smallest_exponent_;
-    const auto result = BlockJacobiSweeps<Backend>(backend_, limits, progress_).run(operands);
+    BlockJacobiSweeps<Backend> sweeps(backend_, limits, progress_);
+    if (!sweeps_) {
+      sweeps_ = sweeps.first(operands);
+      save_sweep(*sweeps_);
+    }
+    const auto result = sweeps.run(operands, *sweeps_, [this](SweepsState& state) { save_sweep(state); });
     outcome_.status = result.converged ? LargeStatus::kOk : LargeStatus::kNotConverged;
     outcome_.sweeps = result.sweeps;
     if (hyperbolic_ && result.zero_column) {
@@ -734,6 +780,191 @@ class BlockJacobi {
   // the 10 n u that the contract allows.
   double solvable_diagonal() const { return 0.5 / static_cast<double>(n_); }
 
+  // --- states -------------------------------------------------------------------------------------------------------
+
+  // A state is of this decomposition, and leads to the same bits, where all this is the same.
+  template <class Archive>
+  void identify(Archive& archive) {
+    constexpr uint32_t kFormat = 1;
+    const LargeOptions& o = plan_.options;
+    archive.same(kFormat);
+    archive.same(identity_);
+    archive.same(plan_.problem.rows);
+    archive.same(plan_.problem.cols);
+    archive.same(plan_.problem.dtype);
+    archive.same(plan_.problem.order);
+    archive.same(plan_.left_columns);
+    archive.same(plan_.right_rows);
+    archive.same(o.kind);
+    archive.same(o.method);
+    archive.same(o.tolerance);
+    archive.same(o.max_sweeps);
+    archive.same(o.strategy);
+    archive.same(o.variant);
+    if (hyperbolic_) archive.same(std::string(operands_.signature, operands_.signature + n_));
+  }
+
+  // kFactors. Without bases R is enough.
+  template <class Archive>
+  void list_factors(Archive& archive) {
+    identify(archive);
+    archive.number(fraction_);
+    archive.number(positive_);
+    archive.numbers(row_order_);
+    archive.numbers(column_order_);
+    archive.numbers(sorted_row_maxima_);
+    archive.exponents(e_, n_);
+    View r = a_ && !vectors_ ? a_.block(0, 0, n_, n_) : a_;
+    archive.matrix(r);
+    if (!a_) a_ = r;
+    archive.scalars(tau_, n_);
+    if (tall_ != nullptr) tall_->visit_factors([&](void* memory, uint64_t bytes) { archive.host(memory, bytes); });
+  }
+
+  // kStart. Where A' needed no QR, f0_ is e_.
+  template <class Archive>
+  void list_start(Archive& archive) {
+    identify(archive);
+    archive.number(start_);
+    archive.number(without_qr_);
+    archive.number(solve_for_w_);
+    archive.number(outcome_.warm_started);
+    archive.number(smallest_exponent_);
+    archive.number(positive_);
+    archive.numbers(row_order_);
+    archive.numbers(column_order_);
+    archive.numbers(inner_order_);
+    archive.matrix(b_);
+    archive.scalars(tau2_, n_);
+    archive.matrix(x0_);
+    archive.exponents(f0_, n_);
+  }
+
+  // kSweep
+  template <class Archive>
+  void list_sweep(Archive& archive, SweepsState& state) {
+    identify(archive);
+    archive.number(fraction_);
+    archive.number(state.result.sweeps);
+    archive.number(state.result.converged);
+    archive.number(state.result.zero_column);
+    archive.number(state.repaired);
+    archive.number(state.few);
+    archive.number(state.left);
+    archive.numbers(state.tracked);
+    archive.number(progress_.state.rotations);
+    archive.number(progress_.state.proper_rotations);
+    archive.number(progress_.state.off_diagonal);
+    archive.matrix(x_);
+    archive.exponents(f_, n_);
+    archive.matrix(w_);
+  }
+
+  // list(archive) lists the parts of a state.
+  template <class List>
+  bool write_state(LargeState state, const List& list) {
+    fraction_ = progress_.state.fraction;
+    if constexpr (kHasStates<Backend>) {
+      states::CountingArchive<Backend> count(backend_);
+      list(count);
+      if (!states_->begin(state, count.bytes())) return false;
+      states::StateWriter<Backend> writer(backend_, *states_, [this] { progress_.at(0); });
+      list(writer);
+      states_->end();
+    }
+    return true;
+  }
+
+  bool write_factors() {
+    return write_state(LargeState::kFactors, [this](auto& archive) { list_factors(archive); });
+  }
+
+  void save_factors() {
+    if (states_ != nullptr && states_->due()) has_factors_state_ = write_factors();
+  }
+
+  // The state of the sweeps, with those that it needs.
+  void save_sweep(SweepsState& state) {
+    if (states_ == nullptr || !states_->due()) return;
+    has_factors_state_ = has_factors_state_ || !needs_factors() || write_factors();
+    if (!has_factors_state_) return;
+    has_start_state_ =
+        has_start_state_ || write_state(LargeState::kStart, [this](auto& archive) { list_start(archive); });
+    if (!has_start_state_) return;
+    if constexpr (requires { backend_.tracked_pairs(x_); }) state.tracked = backend_.tracked_pairs(x_);
+    (void)write_state(LargeState::kSweep, [&](auto& archive) { list_sweep(archive, state); });
+  }
+
+  // Whether the bases need Q.
+  bool needs_factors() const { return left_columns_ > 0 && !without_qr_; }
+
+  // False: it is not there, or is not of this decomposition. Some of its parts may have been read then.
+  template <class List>
+  bool read_state(LargeState state, const List& list) {
+    if constexpr (kHasStates<Backend>) {
+      const uint64_t bytes = states_->open(state);
+      if (bytes == 0) return false;
+      states::StateReader<Backend> reader(backend_, *states_, bytes, [this] { progress_.at(0); });
+      try {
+        list(reader);
+        return reader.at_end();
+      } catch (const states::StateUnusable&) {
+        return false;
+      }
+    }
+    return false;
+  }
+
+  bool read_factors() {
+    return read_state(LargeState::kFactors, [this](auto& archive) { list_factors(archive); });
+  }
+
+  bool read_sweeps() {
+    if (!read_state(LargeState::kStart, [this](auto& archive) { list_start(archive); })) return false;
+    has_factors_state_ = needs_factors();
+    if (has_factors_state_ && !read_factors()) return false;
+    SweepsState state;
+    if (!read_state(LargeState::kSweep, [&](auto& archive) { list_sweep(archive, state); })) return false;
+    has_start_state_ = true;
+    progress_.state.sweep = outcome_.resumed_sweeps = state.result.sweeps;
+    sweeps_ = std::move(state);
+    return true;
+  }
+
+  Reached load_states() {
+    if (states_ == nullptr) return Reached::kNothing;
+    backend_.stage("load");
+    start_ = expected_start(plan_);
+    Reached reached = Reached::kSweeps;
+    if (!read_sweeps()) {
+      forget();
+      has_factors_state_ = read_factors() && a_;  // R is not kept for as long as Q
+      reached = has_factors_state_ ? Reached::kFactors : Reached::kNothing;
+      if (!has_factors_state_) forget();
+    }
+    progress_.go_on_from(fraction_);
+    return reached;
+  }
+
+  // All that was read.
+  void forget() {
+    release_all();
+    for (int32_t** exponents : {&e_, &f_, &f0_}) release(*exponents);
+    for (E** scalars : {&tau_, &tau2_}) release(*scalars);
+    start_ = expected_start(plan_);
+    without_qr_ = solve_for_w_ = outcome_.warm_started = has_factors_state_ = false;
+    smallest_exponent_ = kZeroColumn;
+    fraction_ = 0;
+    inner_order_.clear();
+    progress_.state = {.off_diagonal = 1};
+  }
+
+  template <class T>
+  void release(T*& array) {
+    if (array != nullptr) backend_.release(array);
+    array = nullptr;
+  }
+
   WorkParts parts() const { return svd_parts(plan_, start_, backend_.work_speeds()); }
 
   Backend& backend_;
@@ -763,6 +994,12 @@ class BlockJacobi {
   View* resident_right_ = nullptr;        // that, or run_for_right()'s
   int32_t *e_ = nullptr, *f_ = nullptr, *f0_ = nullptr;
   E *tau_ = nullptr, *tau2_ = nullptr;
+
+  LargeStateStore* states_ = nullptr;  // or null
+  std::string identity_;
+  bool has_factors_state_ = false, has_start_state_ = false;  // there are these states, of this decomposition
+  double fraction_ = 0;                                       // of the progress, when a state was written
+  std::optional<SweepsState> sweeps_;                         // where the sweeps begin
 };
 
 // Runs it, and turns what was thrown into an outcome. Never throws.

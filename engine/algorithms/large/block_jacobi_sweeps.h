@@ -23,6 +23,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -83,23 +84,43 @@ class BlockJacobiSweeps {
   struct Result {
     bool converged = false;
     bool zero_column = false;  // some column of x is zero now
-    int sweeps = 0;
+    int32_t sweeps = 0;
   };
+  // The sweeps' state beside their operands and the numbers in the progress. With all of it they go on as if they had
+  // not been interrupted.
+  struct State {
+    Result result;
+    bool repaired = false;
+    bool few = false;              // pairs are active, it seems
+    double left = 0;               // sweeps, for the progress alone
+    std::vector<int32_t> tracked;  // tracked_pairs() of the back end, where it has such a thing
+  };
+  // Told after each sweep. It may fill in `tracked`, and leaves the rest as it is.
+  using AfterSweep = std::function<void(State&)>;
 
   // progress: in the part that the sweeps are.
   BlockJacobiSweeps(Backend& backend, const Limits& limits, ProgressTeller& progress)
-      : backend_(backend), limits_(limits), progress_(progress), left_(limits.expected_work) {}
+      : backend_(backend), limits_(limits), progress_(progress) {}
 
-  Result run(const SweepOperands<E>& operands) {
+  // The state of operands that no sweep has seen.
+  State first(const SweepOperands<E>& operands) const {
+    State state;
+    state.repaired = !operands.v || !operands.x0;
+    state.few = limits_.nearly_orthogonal;
+    state.left = limits_.expected_work;
+    return state;
+  }
+
+  Result run(const SweepOperands<E>& operands, State state, const AfterSweep& after_sweep = {}) {
     const int64_t n = operands.x.cols;
     // At least two blocks, so that a small matrix is one pair.
     width_ = std::max<int64_t>(1, std::min(backend_.block_width(n), (n + 1) / 2));
     blocks_ = static_cast<int>((n + width_ - 1) / width_);
     cut_sweep();
-    Result result;
-    bool repaired = !operands.v || !operands.x0;
-    bool few = limits_.nearly_orthogonal;  // pairs are active, it seems
-    result.converged = sweep_.empty();
+    track(operands, state);
+    left_ = state.left;
+    auto& [result, repaired, few, left, tracked] = state;
+    result.converged = result.converged || sweep_.empty();
     while (!result.converged && result.sweeps < limits_.max_sweeps) {
       PivotSweep packed;
       if (few && blocks_ >= kLeastCheckedBlocks) {
@@ -117,10 +138,13 @@ class BlockJacobiSweeps {
       result.converged = packed.empty() && counters.largest_cosine <= 2 * limits_.tolerance;
       // A packed sweep that rotated nothing would be followed by itself.
       few = counters.active_pairs > 0 && counters.active_pairs <= kLargestPackedPart * pairs_of(sweep_);
-      if (repaired || result.converged || counters.largest_cosine > kRepairCosine) continue;
-      // Operands that were as good from the start have not drifted.
-      if (result.sweeps > 1) repair(operands);
-      repaired = true;
+      if (!repaired && !result.converged && counters.largest_cosine <= kRepairCosine) {
+        // Operands that were as good from the start have not drifted.
+        if (result.sweeps > 1) repair(operands);
+        repaired = true;
+      }
+      left = left_;
+      if (after_sweep) after_sweep(state);
     }
     return result;
   }
@@ -142,6 +166,12 @@ class BlockJacobiSweeps {
 
   static void append(PivotSweep part, PivotSweep& sweep) {
     for (PivotStep& step : part) sweep.push_back(std::move(step));
+  }
+
+  void track(const SweepOperands<E>& operands, const State& state) {
+    if constexpr (requires { backend_.track_pairs(operands.x, width_, limits_.tolerance, state.tracked); }) {
+      if (!state.tracked.empty()) backend_.track_pairs(operands.x, width_, limits_.tolerance, state.tracked);
+    }
   }
 
   // A back end may have a sweep of its own, in parts.
@@ -246,10 +276,10 @@ class BlockJacobiSweeps {
   ProgressTeller& progress_;
   int64_t width_ = 1;
   int blocks_ = 1;
-  std::vector<PivotSweep> parts_;  // of a whole sweep; packed each by itself
-  PivotSweep sweep_;               // all of them
-  size_t group_ = 1;               // p-steps of the next group
-  double work_done_ = 0, left_;    // sweeps, for the progress alone
+  std::vector<PivotSweep> parts_;    // of a whole sweep; packed each by itself
+  PivotSweep sweep_;                 // all of them
+  size_t group_ = 1;                 // p-steps of the next group
+  double work_done_ = 0, left_ = 0;  // sweeps, for the progress alone
 };
 
 }  // namespace svdserve::large

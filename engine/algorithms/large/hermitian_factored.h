@@ -158,7 +158,8 @@ class HermitianFactored {
     operands.signature = definite ? nullptr : signs_.data();
     operands.values = singular_.data();
     progress_.begin(parts(rank_), kFactoredSvd);
-    const LargeControl control = progress_.of_part(control_);
+    LargeControl control = progress_.of_part(control_);
+    control.states = control_.states;
     BlockJacobi<Backend> svd(backend_, plan, operands, control);
     const double condition = outcome_.factor_condition;
     outcome_ = svd.run_resident(g_.columns(0, rank_), &u_);

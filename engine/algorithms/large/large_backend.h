@@ -86,6 +86,9 @@ class LargeWatch {
 // Hears how much of a long operation is done, 0 .. 1 and never falling, on the computing thread. May be empty.
 using PartDone = std::function<void(double)>;
 
+// Hears of memory of the host that belongs to a state, to write it or to fill it.
+using VisitBytes = std::function<void(void* memory, uint64_t bytes)>;
+
 template <class E>
 struct LargeView {
   E* data = nullptr;
@@ -173,6 +176,9 @@ class TallOperand {
   // y, m x b := 2^-exponent A x; x, n x b := 2^-exponent A^H y. Rows of y in the order of A's. After scan()
   virtual void multiply(int32_t exponent, LargeView<E> x, LargeView<E> y) = 0;
   virtual void multiply_adjoint(int32_t exponent, LargeView<E> y, LargeView<E> x) = 0;
+  // All that reduce() has left here, always in the same order and of the same size. After reduce(), or instead of scan()
+  // and reduce() with what another object of the same arguments had left.
+  virtual void visit_factors(const VisitBytes& visit) = 0;
 };
 
 // Backend: class with
@@ -244,6 +250,14 @@ class TallOperand {
 //   std::vector<LargePhaseTime> phases()        since construction. waits
 // and, where it has such a thing,
 //   std::unique_ptr<TallOperand<E>> tall_operand(plan, operands)    null where it does not suit. All must outlive it
+//   std::string identity() const             what its bits depend on beside plan and operand; empty: that is not known.
+//                                            Where it is there, the driver has states, and these four, too:
+//   void write_out(a, take), write_out(memory, bytes, take)     take(piece, bytes) of all bytes of a matrix, column by
+//                                            column without gaps, or of exponents or scalars. wait
+//   void read_in(a, fill), read_in(memory, bytes, fill)         the same backwards: fill(piece, bytes). wait
+//   uint64_t scalar_bytes(n)                 of scalars(n)
+//   std::vector<int32_t> tracked_pairs(x)    what p_step() knows of the pairs of x, whose skipping would change counters
+//   void track_pairs(x, width, tolerance, pairs)    p_step() knows that again, of an x with the same bits
 //   std::vector<PivotSweep> pivot_sweep_in_parts(strategy, blocks)  a sweep of its own: each pair of blocks once. A packed
 //                                            sweep goes through the parts in their order, too
 //

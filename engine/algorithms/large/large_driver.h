@@ -24,6 +24,12 @@ inline double predicted_seconds(const LargePlan& plan, const WorkSpeeds& speeds)
   return seconds_from(svd_parts(plan, expected_start(plan), speeds), 0);
 }
 
+// Whether its driver has states (LargeStateStore): those of block_jacobi.h, as far as that is not a part of others' work.
+inline bool has_states(const LargePlan& plan) {
+  const LargeOptions& o = plan.options;
+  return o.kind != LargeKind::kGeneral && o.method != Method::kTridiagonal && o.top_k == 0;
+}
+
 // Runs it, and turns what was thrown into an outcome. Never throws.
 template <LargeBackend Backend>
 LargeOutcome decompose(Backend& backend, const LargePlan& plan, const LargeOperands& operands,

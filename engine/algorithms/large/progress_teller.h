@@ -47,6 +47,8 @@ class ProgressTeller {
     state.next_seconds = (1 - done_) * seconds_ * pace();
     watch_.tell(state);
   }
+  // Before the first part: what another process had told is told as done.
+  void go_on_from(double fraction) { end_ = fraction; }
   // For a back end's long operation, which is the part under way between these two.
   PartDone between(double from, double to) {
     return [this, from, to](double done) { at(from + (to - from) * done); };

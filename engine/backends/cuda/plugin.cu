@@ -154,6 +154,7 @@ constexpr SvdserveCudaApi kApi = {
     large_refusal,
     large_device_bytes,
     large_host_bytes,
+    large_state_bytes,
     decompose_large,
     ring_device_bytes,
     decompose_ring,

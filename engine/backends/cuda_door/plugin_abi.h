@@ -24,7 +24,7 @@ struct CUevent_st;
 
 extern "C" {
 
-enum { kSvdserveCudaAbiVersion = 11, kSvdserveCudaStructs = 9, kSvdserveCudaMaxPhases = 24 };
+enum { kSvdserveCudaAbiVersion = 12, kSvdserveCudaStructs = 10, kSvdserveCudaMaxPhases = 24 };
 
 struct SvdserveCudaDevice {
   char name[256];  // as the driver calls it
@@ -34,11 +34,23 @@ struct SvdserveCudaDevice {
   int32_t multiprocessors;
 };
 
+// LargeStateStore (engine/large_engine.h): its functions, on `store`. Null: there is none.
+struct SvdserveCudaStates {
+  void* store;
+  int32_t (*due)(void* store);
+  int32_t (*begin)(void* store, svdserve::LargeState state, uint64_t bytes);
+  void (*write)(void* store, const void* bytes, uint64_t count);
+  void (*end)(void* store);
+  uint64_t (*open)(void* store, svdserve::LargeState state);
+  int32_t (*read)(void* store, void* bytes, uint64_t count);
+};
+
 // LargeControl (engine/large_engine.h).
 struct SvdserveCudaLargeControl {
   void (*progress)(const void* user, const svdserve::LargeProgress* progress);  // or null
   const void* user;
   const std::atomic<bool>* cancel;  // or null
+  SvdserveCudaStates states;
 };
 
 // LargePhaseTime.
@@ -99,6 +111,7 @@ struct SvdserveCudaApi {
   // served, and the host's beside operand and results.
   uint64_t (*large_device_bytes)(const svdserve::LargePlan* plan);
   uint64_t (*large_host_bytes)(const svdserve::LargePlan* plan);
+  uint64_t (*large_state_bytes)(const svdserve::LargePlan* plan);  // LargeEngine::state_bytes(), of rings as well
   // Blocks until the results are written. The outcome says what went wrong. Calls at once share the device.
   void (*decompose_large)(int32_t device, const svdserve::LargePlan* plan, const svdserve::LargeOperands* operands,
                           const SvdserveCudaLargeControl* control, SvdserveCudaLargeOutcome* outcome);
@@ -141,6 +154,7 @@ inline constexpr CrossingStruct kCrossingStructs[kSvdserveCudaStructs] = {
     crossing<LargePlan>("LargePlan"),
     crossing<LargeOperands>("LargeOperands"),
     crossing<LargeProgress>("LargeProgress"),
+    crossing<SvdserveCudaStates>("SvdserveCudaStates"),
     crossing<SvdserveCudaLargeControl>("SvdserveCudaLargeControl"),
     crossing<SvdserveCudaLargeOutcome>("SvdserveCudaLargeOutcome"),
 };

@@ -154,7 +154,24 @@ class RingBackend {
   bool eigenbasis(View g, View v, const large::PartDone& done = {}) { return at_home().eigenbasis(g, v, done); }
   bool cholesky(View a) { return at_home().cholesky(a); }
   double distance_from_signature(View a, int64_t positive) { return at_home().distance_from_signature(a, positive); }
-  // Only reads, so that the members keep what they have.
+  // States, as Home has them. Those of Home alone have another sweep.
+  std::string identity() const requires requires(const Home& home) { home.identity(); }
+  {
+    const std::string of_home = home_.identity();
+    return of_home.empty() ? "" : "ring, " + of_home;
+  }
+  uint64_t scalar_bytes(int64_t n) const { return home_.scalar_bytes(n); }
+  // Writing only reads, so that the members keep what they have.
+  template <class... What>
+  void write_out(const What&... what) {
+    bring_home();
+    home_.write_out(what...);
+  }
+  template <class... What>
+  void read_in(const What&... what) {
+    at_home().read_in(what...);
+  }
+  // Only reads, too.
   int block_cosines(View x, int64_t width, int first, int count, large::BlockCosines& cosines) {
     bring_home();
     return home_.block_cosines(x, width, first, count, cosines);

@@ -54,7 +54,7 @@ enum class Fault : uint8_t {
   kHang,         // this call goes on until the hang is ended, and then succeeds
 };
 // The memory of a large matrix, whatever its size.
-inline constexpr uint64_t kLargeDeviceBytes = 1000, kLargeHostBytes = 10;
+inline constexpr uint64_t kLargeDeviceBytes = 1000, kLargeHostBytes = 10, kLargeStateBytes = 100;
 
 inline constexpr int kOutOfMemoryError = 2, kOrdinaryError = 304, kStickyError = 700;
 

@@ -372,6 +372,16 @@ const char* error_text(int error) {
   return error == kOutOfMemoryError ? "out of memory" : error == kStickyError ? "the context is dead" : "it failed";
 }
 
+// As a decomposition would go through the table: the bytes of one state become another.
+void copy_state(const SvdserveCudaStates& s) {
+  if (s.store == nullptr || s.due(s.store) == 0) return;
+  std::string bytes(s.open(s.store, LargeState::kFactors), '.');
+  const bool read = s.read(s.store, bytes.data(), bytes.size()) != 0;
+  if (!read || s.begin(s.store, LargeState::kSweep, bytes.size()) == 0) return;
+  s.write(s.store, bytes.data(), bytes.size());
+  s.end(s.store);
+}
+
 constexpr SvdserveCudaApi kApi = {
     cuda::kBuild,
     device_count,
@@ -403,8 +413,12 @@ constexpr SvdserveCudaApi kApi = {
     []() -> const char* { return *setting("SVDSERVE_FAKE_CUDA_LARGE") ? nullptr : "the fake has no large matrices"; },
     [](const LargePlan*) { return kLargeDeviceBytes; },
     [](const LargePlan*) { return kLargeHostBytes; },
-    [](int32_t, const LargePlan*, const LargeOperands*, const SvdserveCudaLargeControl*,
-       SvdserveCudaLargeOutcome* outcome) { *outcome = {}; },
+    [](const LargePlan*) { return kLargeStateBytes; },
+    [](int32_t, const LargePlan*, const LargeOperands*, const SvdserveCudaLargeControl* control,
+       SvdserveCudaLargeOutcome* outcome) {
+      *outcome = {};
+      copy_state(control->states);
+    },
     [](const LargePlan*) { return 2 * kLargeDeviceBytes; },
     [](const int32_t*, int32_t count, const LargePlan*, const LargeOperands*, const SvdserveCudaLargeControl*,
        SvdserveCudaLargeOutcome* outcome) {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "engine/algorithms/states/build_id.h"
 #include "engine/backends/cuda/device/blas.h"
 #include "engine/backends/cuda/large/indefinite_factor.h"
 #include "engine/backends/cuda/large/large_kernels.h"
@@ -816,6 +817,70 @@ large::PStepCounters CudaLargeBackend<E>::read_counters() {
   active_counted_ = result.active_pairs;
   clock_.collect();
   return result;
+}
+
+// --- states ---------------------------------------------------------------------------------------------------------
+
+// The same kernels, libraries and kind of GPU have the same bits.
+template <class E>
+std::string CudaLargeBackend<E>::identity() const {
+  cudaDeviceProp device{};
+  require(cudaGetDeviceProperties(&device, lane_.device), "asking for a device's properties");
+  const std::string own = states::build_id_of(reinterpret_cast<const void*>(&libraries));
+  const std::string of_blas = states::build_id_of(reinterpret_cast<const void*>(l_.cublasDgemm_v2));
+  const std::string of_solver = states::build_id_of(reinterpret_cast<const void*>(l_.cusolverDnXsyevd));
+  if (own.empty() || of_blas.empty() || of_solver.empty()) return "";
+  return std::string(device.name) + ", " + std::to_string(device.multiProcessorCount) + " multiprocessors, " + own +
+         ", " + of_blas + ", " + of_solver;
+}
+
+template <class E>
+uint64_t CudaLargeBackend<E>::scalar_bytes(int64_t n) {
+  return static_cast<uint64_t>(Reflectors<E>::elements(n)) * sizeof(E);
+}
+
+template <class E>
+void CudaLargeBackend<E>::fetch_columns(View from, void* to) {
+  const size_t column = size(from.rows) * sizeof(E);
+  require(cudaMemcpy2DAsync(to, column, from.data, size(from.ld) * sizeof(E), column, size(from.cols),
+                            cudaMemcpyDeviceToHost, lane_.stream),
+          "saving a state");
+  sync();
+}
+
+template <class E>
+void CudaLargeBackend<E>::put_columns(const void* from, View to) {
+  const size_t column = size(to.rows) * sizeof(E);
+  require(cudaMemcpy2DAsync(to.data, size(to.ld) * sizeof(E), from, column, column, size(to.cols),
+                            cudaMemcpyHostToDevice, lane_.stream),
+          "reading a state");
+  sync();
+}
+
+template <class E>
+void CudaLargeBackend<E>::put(void* to, const void* from, uint64_t bytes) {
+  require(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, lane_.stream), "reading a state");
+  sync();
+}
+
+template <class E>
+std::vector<int32_t> CudaLargeBackend<E>::tracked_pairs(View x) {
+  if (!kSkipUnchangedPairs || tracked_.x != x.data) return {};
+  std::vector<int32_t> pairs(size(GramStepVersions::ints(tracked_.blocks)));
+  fetch(pairs.data(), tracked_.versions, static_cast<int64_t>(pairs.size()));
+  return pairs;
+}
+
+template <class E>
+void CudaLargeBackend<E>::track_pairs(View x, int64_t width, double tolerance, const std::vector<int32_t>& pairs) {
+  large::PStep<E> step;
+  step.x = x;
+  step.width = width;
+  step.tolerance = tolerance;
+  tracked_.x = nullptr;
+  const GramStepVersions versions = versions_of(step);
+  if (versions.blocks == nullptr || pairs.size() != size(GramStepVersions::ints(tracked_.blocks))) return;
+  put(versions.blocks, pairs.data(), pairs.size() * sizeof(int32_t));
 }
 
 // --- rings ----------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_CUDA_LARGE_BACKEND_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_CUDA_LARGE_BACKEND_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -116,6 +117,45 @@ class CudaLargeBackend {
   void reset_counters();
   large::PStepCounters read_counters();
 
+  // --- states -------------------------------------------------------------------------------------------------------
+
+  std::string identity() const;
+  static uint64_t scalar_bytes(int64_t n);
+  // Pieces lie in pinned memory.
+  template <class Take>
+  void write_out(View a, const Take& take) {
+    for_pieces(a, [&](View piece) {
+      fetch_columns(piece, lane_.pinned[0]);
+      take(lane_.pinned[0], bytes_of(piece));
+    });
+  }
+  template <class Fill>
+  void read_in(View a, const Fill& fill) {
+    if (a.data == tracked_.x) tracked_.x = nullptr;  // it has changed in other ways than by p-steps
+    for_pieces(a, [&](View piece) {
+      fill(lane_.pinned[0], bytes_of(piece));
+      put_columns(lane_.pinned[0], piece);
+    });
+  }
+  template <class Take>
+  void write_out(const void* memory, uint64_t bytes, const Take& take) {
+    for (uint64_t done = 0; done < bytes; done += kTransferBytes) {
+      const uint64_t piece = std::min(kTransferBytes, bytes - done);
+      fetch(lane_.pinned[0], static_cast<const char*>(memory) + done, static_cast<int64_t>(piece));
+      take(lane_.pinned[0], piece);
+    }
+  }
+  template <class Fill>
+  void read_in(void* memory, uint64_t bytes, const Fill& fill) {
+    for (uint64_t done = 0; done < bytes; done += kTransferBytes) {
+      const uint64_t piece = std::min(kTransferBytes, bytes - done);
+      fill(lane_.pinned[0], piece);
+      put(static_cast<char*>(memory) + done, lane_.pinned[0], piece);
+    }
+  }
+  std::vector<int32_t> tracked_pairs(View x);
+  void track_pairs(View x, int64_t width, double tolerance, const std::vector<int32_t>& pairs);
+
   // --- rings (backends/ring/ring_backend.h) -------------------------------------------------------------------------
 
   // Device memory that is freed with the last copy of the pointer.
@@ -151,6 +191,18 @@ class CudaLargeBackend {
   // Waits.
   template <class T>
   void fetch(T* to, const T* from, int64_t n);
+  // Between device memory and the host's, where columns have no gaps. They wait.
+  void fetch_columns(View from, void* to);
+  void put_columns(const void* from, View to);
+  void put(void* to, const void* from, uint64_t bytes);
+  static uint64_t bytes_of(View a) { return static_cast<uint64_t>(a.rows * a.cols) * sizeof(E); }
+  // f(columns) for all columns of a, in groups of at most kTransferBytes.
+  template <class F>
+  static void for_pieces(View a, const F& f) {
+    if (a.rows == 0) return;
+    const int64_t group = std::max<int64_t>(1, static_cast<int64_t>(kTransferBytes / (a.rows * sizeof(E))));
+    for (int64_t first = 0; first < a.cols; first += group) f(a.columns(first, std::min(group, a.cols - first)));
+  }
   template <class T>
   T* upload(const std::vector<T>& from);
   // Launches f(i, j) for all entries of rows x cols, or of `a`.

@@ -96,6 +96,24 @@ uint64_t large_host_bytes(const LargePlan* plan) {
   return plan->options.kind == LargeKind::kGeneral ? general_eigenproblem_host_bytes(*plan) : 0;
 }
 
+// Q and R; R_2 and X_0; X and W, and those before the last sweep.
+uint64_t large_state_bytes(const LargePlan* plan) {
+  if (!large::has_states(*plan)) return 0;
+  if (large::is_factored(*plan)) {
+    const LargePlan svd = large::factor_svd_plan(*plan, plan->problem.cols, LargeKind::kHyperbolicSvd);
+    return large_state_bytes(&svd);
+  }
+  const bool complex = is_complex(plan->problem.dtype), vectors = plan->left_columns > 0 || plan->right_rows > 0;
+  const auto m = std::max(plan->problem.rows, plan->problem.cols), n = std::min(plan->problem.rows, plan->problem.cols);
+  const auto rows = static_cast<uint64_t>(m), cols = static_cast<uint64_t>(n), blocks = cols / 32 + 2;
+  const uint64_t entries = vectors ? rows * cols + 6 * cols * cols : 3 * cols * cols;
+  const uint64_t scalars =
+      complex ? CudaLargeBackend<Complex>::scalar_bytes(n) : CudaLargeBackend<double>::scalar_bytes(n);
+  constexpr uint64_t kNamesAndNumbers = 16 << 10, kArraysOfRows = 3 * 8, kArraysOfColumns = 16 * 8;
+  return entries * (complex ? sizeof(Complex) : sizeof(double)) + 2 * scalars + kArraysOfRows * rows +
+         kArraysOfColumns * cols + sizeof(int32_t) * blocks * blocks + kNamesAndNumbers;
+}
+
 void put_outcome(const LargeOutcome& from, SvdserveCudaLargeOutcome& to) {
   to = {};
   to.report = from;
@@ -110,13 +128,12 @@ void put_outcome(const LargeOutcome& from, SvdserveCudaLargeOutcome& to) {
   }
 }
 
-LargeControl own_control(const SvdserveCudaLargeControl& control) {
-  LargeControl own;
-  own.cancel = control.cancel;
+OwnControl::OwnControl(const SvdserveCudaLargeControl& control) : states_(control.states) {
+  control_.cancel = control.cancel;
+  control_.states = states_.get();
   if (control.progress != nullptr) {
-    own.progress = [&control](const LargeProgress& p) { control.progress(control.user, &p); };
+    control_.progress = [&control](const LargeProgress& p) { control.progress(control.user, &p); };
   }
-  return own;
 }
 
 LargeOutcome run_on_lane(int32_t device, uint64_t bytes,
@@ -154,7 +171,7 @@ LargeOutcome run_on_lane(int32_t device, uint64_t bytes,
 
 void decompose_large(int32_t device, const LargePlan* plan, const LargeOperands* operands,
                      const SvdserveCudaLargeControl* control, SvdserveCudaLargeOutcome* outcome) {
-  const LargeControl own = own_control(*control);
+  const OwnControl own(*control);
   put_outcome(
       run_on_lane(device, large_device_bytes(plan),
                   [&](LargeLane& lane, DeviceArena& arena) { return by_kind(lane, arena, *plan, *operands, own); }),

@@ -7,17 +7,27 @@
 #include "engine/backends/cuda/device/device_arena.h"
 #include "engine/backends/cuda/large/large_lane.h"
 #include "engine/backends/cuda_door/plugin_abi.h"
+#include "engine/backends/cuda_door/states_across.h"
 
 namespace svdserve::cuda {
 
 const char* large_refusal();
 uint64_t large_device_bytes(const LargePlan* plan);
 uint64_t large_host_bytes(const LargePlan* plan);
+uint64_t large_state_bytes(const LargePlan* plan);
 void decompose_large(int32_t device, const LargePlan* plan, const LargeOperands* operands,
                      const SvdserveCudaLargeControl* control, SvdserveCudaLargeOutcome* outcome);
 
 // For the same on several devices. The control must outlive what is made of it.
-LargeControl own_control(const SvdserveCudaLargeControl& control);
+class OwnControl {
+ public:
+  explicit OwnControl(const SvdserveCudaLargeControl& control);
+  operator const LargeControl&() const { return control_; }
+
+ private:
+  StatesAcross states_;
+  LargeControl control_;
+};
 // f() with a lane, and with so many bytes. Never throws.
 LargeOutcome run_on_lane(int32_t device, uint64_t bytes,
                          const std::function<LargeOutcome(LargeLane&, DeviceArena&)>& f);

@@ -70,7 +70,7 @@ uint64_t ring_device_bytes(const LargePlan* plan) {
 void decompose_ring(const int32_t* devices, int32_t count, const LargePlan* plan, const LargeOperands* operands,
                     const SvdserveCudaLargeControl* control, SvdserveCudaLargeOutcome* outcome) {
   const std::vector<int> all(devices, devices + count);
-  const LargeControl own = own_control(*control);
+  const OwnControl own(*control);
   const auto run = [&](LargeLane& lane, DeviceArena& arena) {
     let_reach(all);
     require(cudaSetDevice(all[0]), "choosing a device");

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <new>
 
+#include "engine/algorithms/states/build_id.h"
 #include "engine/backends/host/dense/blas.h"
 #include "engine/backends/host/dense/blocked_reflectors.h"
 #include "engine/backends/host/dense/hermitian_eigenbasis.h"
@@ -14,6 +15,7 @@
 #include "engine/backends/host/large/large_conversion.h"
 #include "engine/backends/host/large/scaled_columns.h"
 #include "engine/planner.h"
+#include "hwy/targets.h"
 
 namespace svdserve::host {
 namespace {
@@ -90,6 +92,15 @@ LargeView<E> HostLargeBackend<E>::matrix(int64_t rows, int64_t cols) {
 template <class E>
 int64_t HostLargeBackend<E>::block_width(int64_t n) const {
   return host_large_block_width(n);
+}
+
+template <class E>
+std::string HostLargeBackend<E>::identity() const {
+  static const std::string own = states::build_id_of(reinterpret_cast<const void*>(&host_work_speeds));
+  static const std::string of_blas = states::build_id_of(reinterpret_cast<const void*>(&openblas_get_corename));
+  if (own.empty()) return "";
+  return "host " + std::to_string(threads_.threads()) + " threads, " + own + ", OpenBLAS " + of_blas + " " +
+         blas_kernels() + ", SIMD " + std::to_string(hwy::SupportedTargets());
 }
 
 template <class E>

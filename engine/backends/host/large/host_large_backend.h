@@ -104,6 +104,33 @@ class HostLargeBackend {
   void download(const int32_t* f, int64_t n, int32_t* to) { std::copy(f, f + n, to); }
   void upload(const int32_t* from, int64_t n, int32_t* f) { std::copy(from, from + n, f); }
 
+  // States.
+  std::string identity() const;
+  template <class Take>
+  void write_out(const void* memory, uint64_t bytes, const Take& take) const {
+    take(memory, bytes);
+  }
+  template <class Take>
+  void write_out(View a, const Take& take) const {
+    for_pieces(a, take);
+  }
+  template <class Fill>
+  void read_in(void* memory, uint64_t bytes, const Fill& fill) const {
+    fill(memory, bytes);
+  }
+  template <class Fill>
+  void read_in(View a, const Fill& fill) {
+    if (a.data == tracking_.x) tracking_ = {};  // it has changed in other ways than by p-steps
+    for_pieces(a, fill);
+  }
+  static uint64_t scalar_bytes(int64_t n) { return static_cast<uint64_t>(n) * sizeof(E); }
+  std::vector<int32_t> tracked_pairs(View x) const {
+    return x.data == tracking_.x ? tracking_.pairs.numbers() : std::vector<int32_t>();
+  }
+  void track_pairs(View x, int64_t width, double tolerance, const std::vector<int32_t>& pairs) {
+    tracking_ = {x.data, width, tolerance, PairTracking::of(pairs)};
+  }
+
   int block_cosines(View x, int64_t width, int first, int count, large::BlockCosines& cosines);
   void p_step(const large::PStep<E>& step);
   void reset_counters() { p_steps_.reset(); }
@@ -116,6 +143,13 @@ class HostLargeBackend {
 
   template <class F>
   void for_columns(View a, const F& f) const;
+  // The memory of a matrix, without what lies between its columns.
+  template <class F>
+  static void for_pieces(View a, const F& f) {
+    const bool whole = a.ld == a.rows;
+    const auto bytes = static_cast<uint64_t>(whole ? a.rows * a.cols : a.rows) * sizeof(E);
+    for (int64_t j = 0; j < (whole ? 1 : a.cols); ++j) f(a.data + j * a.ld, bytes);
+  }
   LargePhaseTime& phase(const std::string& name);
   void count_flops(double real_operations);
 

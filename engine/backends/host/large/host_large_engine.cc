@@ -68,6 +68,22 @@ uint64_t leading_entries(const LargePlan& plan) {
   return (m + n) * (d + 4 * b + 3 * k) + (2 + kTrianglesForVectors) * small * small;
 }
 
+// The states of block_jacobi.h on `threads` threads: Q and R; R_2 and X_0; X and W, and those before the last sweep. A
+// tall operand has its factors in its own memory, and in the basis.
+uint64_t svd_state_bytes(const LargePlan& plan, int threads) {
+  const auto m = static_cast<uint64_t>(std::max(plan.problem.rows, plan.problem.cols));
+  const auto n = static_cast<uint64_t>(std::min(plan.problem.rows, plan.problem.cols));
+  const uint64_t element = is_complex(plan.problem.dtype) ? sizeof(std::complex<double>) : sizeof(double);
+  const bool vectors = plan.left_columns > 0 || plan.right_rows > 0;
+  const bool tall = host::takes_tall_operand(plan);
+  const uint64_t blocks = n / static_cast<uint64_t>(host_large_block_width(static_cast<int64_t>(n))) + 2;
+  constexpr uint64_t kNamesAndNumbers = 16 << 10, kArraysOfRows = 3 * 8, kArraysOfColumns = 16 * 8;
+  uint64_t bytes = (vectors && !tall ? m * n + 6 * n * n : vectors ? 7 * n * n : 3 * n * n) * element;
+  if (tall) bytes += std::max(plan.left_bytes(), plan.right_bytes()) + host::tall_operand_bytes(plan, threads);
+  if (!tall) bytes += kArraysOfRows * m;
+  return bytes + kArraysOfColumns * n + sizeof(int32_t) * blocks * blocks + kNamesAndNumbers;
+}
+
 class HostLargeEngine : public LargeEngine {
  public:
   explicit HostLargeEngine(int threads)
@@ -101,6 +117,12 @@ class HostLargeEngine : public LargeEngine {
   }
 
   double predicted_seconds(const LargePlan& plan) const override { return large::predicted_seconds(plan, speeds_); }
+
+  uint64_t state_bytes(const LargePlan& plan) const override {
+    if (!large::has_states(plan)) return 0;
+    if (!large::is_factored(plan)) return svd_state_bytes(plan, threads_);
+    return svd_state_bytes(large::factor_svd_plan(plan, plan.problem.cols, LargeKind::kHyperbolicSvd), threads_);
+  }
 
   LargeOutcome decompose(const LargePlan& plan, const LargeOperands& operands,
                          const LargeControl& control) const override {

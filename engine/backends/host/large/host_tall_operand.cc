@@ -198,6 +198,18 @@ std::vector<double> HostTallOperand<E>::reduce(const std::vector<int64_t>& colum
     if (norm.mantissa > 0) scale[j] = exact_scale(-norm.exponent);
   }
   std::vector<double> bounds = sort_rows(scale, columns);
+  reserve_reflectors();
+  const auto triangle = [&](int64_t chain) { return chain == 0 ? r : View{joints_[chain].data(), n_, n_, n_}; };
+  for_chains([&](int64_t chain, Buffers& buffers) { reduce_chain(chain, buffers, columns, scale, triangle(chain)); });
+  StackedQr<E> qr(threads_, n_);
+  for (int64_t chain = 1; chain < chains_; ++chain) qr.factor(r, triangle(chain), joint_taus_.data() + chain * n_);
+  const double m = double(m_), n = double(n_);
+  count_flops_(2 * n * n * (m - n / 3));
+  return bounds;
+}
+
+template <class E>
+void HostTallOperand<E>::reserve_reflectors() {
   taus_.reserve(static_cast<size_t>(blocks(heads_rows()) * n_));
   head_taus_.reserve(static_cast<size_t>(chains_ * n_));
   joint_taus_.reserve(static_cast<size_t>(chains_ * n_));
@@ -207,13 +219,6 @@ std::vector<double> HostTallOperand<E>::reduce(const std::vector<int64_t>& colum
     heads_[chain].reserve(static_cast<size_t>(n_ * n_));
     if (chain > 0) joints_[chain].reserve(static_cast<size_t>(n_ * n_));
   }
-  const auto triangle = [&](int64_t chain) { return chain == 0 ? r : View{joints_[chain].data(), n_, n_, n_}; };
-  for_chains([&](int64_t chain, Buffers& buffers) { reduce_chain(chain, buffers, columns, scale, triangle(chain)); });
-  StackedQr<E> qr(threads_, n_);
-  for (int64_t chain = 1; chain < chains_; ++chain) qr.factor(r, triangle(chain), joint_taus_.data() + chain * n_);
-  const double m = double(m_), n = double(n_);
-  count_flops_(2 * n * n * (m - n / 3));
-  return bounds;
 }
 
 template <class E>
@@ -265,6 +270,28 @@ void HostTallOperand<E>::expand_chain(int64_t chain, Buffers& buffers, View core
   }
   apply_reflectors(inner_, large::Op::kNone, {heads_[chain].data(), n_, n_, n_}, head_taus_.data() + chain * n_, core);
   basis_rows_.scatter(core, order_.data() + chain * n_, basis_);
+}
+
+// Reflectors are for the basis alone.
+template <class E>
+void HostTallOperand<E>::visit_factors(const large::VisitBytes& visit) {
+  const auto numbers = [&](AlignedArray<E>& array, int64_t count) {
+    visit(array.data(), static_cast<uint64_t>(count) * sizeof(E));
+  };
+  norms_.resize(static_cast<size_t>(n_));
+  order_.resize(static_cast<size_t>(m_));
+  visit(norms_.data(), norms_.size() * sizeof(ScaledNorm));
+  visit(order_.data(), order_.size() * sizeof(int32_t));
+  if (basis_ == nullptr) return;
+  reserve_reflectors();
+  numbers(taus_, blocks(heads_rows()) * n_);
+  numbers(head_taus_, chains_ * n_);
+  numbers(joint_taus_, chains_ * n_);
+  for (int64_t chain = 0; chain < chains_; ++chain) {
+    numbers(heads_[chain], n_ * n_);
+    if (chain > 0) numbers(joints_[chain], n_ * n_);
+  }
+  visit(basis_, is_wide(plan_) ? plan_.right_bytes() : plan_.left_bytes());
 }
 
 template <class E>

@@ -46,6 +46,7 @@ class HostTallOperand final : public large::TallOperand<E> {
   double residual(int32_t exponent, View y) override;
   void multiply(int32_t exponent, View x, View y) override;
   void multiply_adjoint(int32_t exponent, View y, View x) override;
+  void visit_factors(const large::VisitBytes& visit) override;
 
  private:
   // Memory of a chain for as long as it computes.
@@ -65,6 +66,7 @@ class HostTallOperand final : public large::TallOperand<E> {
   template <class F>
   void for_chains(const F& f) const;
   std::vector<double> sort_rows(const std::vector<ExactScale>& scale, const std::vector<int64_t>& columns);
+  void reserve_reflectors();
   void reduce_chain(int64_t chain, Buffers& buffers, const std::vector<int64_t>& columns,
                     const std::vector<ExactScale>& scale, View r);
   void expand_chain(int64_t chain, Buffers& buffers, View core);

@@ -49,6 +49,8 @@ class HostRingEngine : public LargeEngine {
 
   double predicted_seconds(const LargePlan& plan) const override { return plain_->predicted_seconds(plan); }
 
+  uint64_t state_bytes(const LargePlan& plan) const override { return plain_->state_bytes(plan); }
+
   LargeOutcome decompose(const LargePlan& plan, const LargeOperands& operands,
                          const LargeControl& control) const override {
     if (plan.options.kind == LargeKind::kGeneral) return plain_->decompose(plan, operands, control);

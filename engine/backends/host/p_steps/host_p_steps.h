@@ -2,6 +2,8 @@
 #ifndef SVDSERVE_ENGINE_BACKENDS_HOST_P_STEPS_HOST_P_STEPS_H_
 #define SVDSERVE_ENGINE_BACKENDS_HOST_P_STEPS_HOST_P_STEPS_H_
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -26,6 +28,20 @@ class PairTracking {
     } else {
       clean_[index(pair)] = versions_[pair.p] + versions_[pair.q];
     }
+  }
+
+  // All that it knows, and the tracking that knows this.
+  std::vector<int32_t> numbers() const {
+    std::vector<int32_t> numbers = {static_cast<int32_t>(versions_.size())};
+    numbers.insert(numbers.end(), versions_.begin(), versions_.end());
+    numbers.insert(numbers.end(), clean_.begin(), clean_.end());
+    return numbers;
+  }
+  static PairTracking of(const std::vector<int32_t>& numbers) {
+    PairTracking tracking(numbers.front());
+    std::copy_n(numbers.begin() + 1, tracking.versions_.size(), tracking.versions_.begin());
+    std::copy(numbers.end() - static_cast<ptrdiff_t>(tracking.clean_.size()), numbers.end(), tracking.clean_.begin());
+    return tracking;
   }
 
  private:
