@@ -42,6 +42,17 @@ Result<Report> decompose_here(Core& core, const Batch& batch, const internal::Ma
 
 // --- TLS ----------------------------------------------------------------------------------------
 
+namespace {
+
+// gRPC tells nobody but its own log that a text is no PEM, or one of another kind. kind: how its first line ends.
+Status check_pem(const char* field, const std::string& path, const std::string& text, const char* kind) {
+  if (text.find("-----BEGIN ") == std::string::npos) return internal::invalid(field, path + " is not a PEM file");
+  if (text.find(std::string(kind) + "-----") != std::string::npos) return {};
+  return internal::invalid(field, path + " has no " + kind);
+}
+
+}  // namespace
+
 Result<TlsOptions> TlsOptions::from_files(const std::string& root_certificates, const std::string& certificate_chain,
                                           const std::string& private_key) {
   if (certificate_chain.empty() != private_key.empty()) {
@@ -50,15 +61,20 @@ Result<TlsOptions> TlsOptions::from_files(const std::string& root_certificates, 
   }
   TlsOptions tls;
   tls.enabled = true;
-  const std::pair<const std::string&, std::string*> files[] = {{root_certificates, &tls.root_certificates},
-                                                               {certificate_chain, &tls.certificate_chain},
-                                                               {private_key, &tls.private_key}};
-  for (const auto& [path, text] : files) {
+  const struct {
+    const std::string& path;
+    std::string* text;
+    const char *field, *kind;
+  } files[] = {{root_certificates, &tls.root_certificates, "tls.root_certificates", "CERTIFICATE"},
+               {certificate_chain, &tls.certificate_chain, "tls.certificate_chain", "CERTIFICATE"},
+               {private_key, &tls.private_key, "tls.private_key", "PRIVATE KEY"}};
+  for (const auto& [path, text, field, kind] : files) {
     if (path.empty()) continue;
     std::ifstream in(path, std::ios::binary);
     text->assign(std::istreambuf_iterator<char>(in), {});
     if (!in.good() && !in.eof()) return internal::failure(Code::kNotFound, "", "cannot read " + path);
     if (text->empty()) return internal::failure(Code::kNotFound, "", path + " cannot be read or is empty");
+    if (Status wrong = check_pem(field, path, *text, kind); !wrong.ok()) return wrong;
   }
   return tls;
 }
@@ -103,8 +119,6 @@ Status check_address(const std::string& addresses) {
 // --- the client ---------------------------------------------------------------------------------
 
 Caller::Caller(std::shared_ptr<Core> core) : core_(std::move(core)) {}
-
-const std::string& Caller::address() const { return core_->options().address.text(); }
 
 Client::Client(ClientOptions options) : Verbs(std::make_shared<Core>(std::move(options))) {}
 

@@ -879,7 +879,7 @@ class Client:
                 reply = self._connections.stub(replica).health_check(request, timeout=deadline.share(servers - replica))
                 return health_name(there(reply).status)
             except grpc.RpcError as error:
-                return from_rpc_error(error, self._closed.is_set(), self._settings.addresses[replica])
+                return from_rpc_error(error, self._closed.is_set(), self._settings.addresses[replica], self._settings.tls)
 
         return best_health(ask(replica) for replica in range(servers))
 
@@ -1008,7 +1008,7 @@ class Client:
             except grpc.FutureCancelledError:
                 raise closed_error() from None
             except grpc.RpcError as rpc_error:
-                error = from_rpc_error(rpc_error, self._closed.is_set(), route.address)
+                error = from_rpc_error(rpc_error, self._closed.is_set(), route.address, self._settings.tls)
                 pause = pause_after(error, route.pause(error, deadline.left()), deadline.left())
                 if pause is None:
                     self._limits = None  # the server may have been replaced by one with others
