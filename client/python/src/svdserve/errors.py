@@ -143,23 +143,22 @@ def deadline_error() -> DeadlineExceeded:
                             reason="DEADLINE_EXCEEDED")
 
 
-_NO_ANSWER = re.compile("failed to connect|errors? resolving|resolution failed|connections? to all backends|empty address list",
-                        re.IGNORECASE)
+_NO_ANSWER = re.compile("failed to connect|errors? resolving|resolution failed|connections? to all backends|"
+                        "empty address list", re.IGNORECASE)
 #: Causes that are all that a user needs of gRPC's long message.
 _CAUSES = re.compile("connection refused|no such file or directory|domain name not found|name or service not known|"
                      "network is unreachable|no route to host|connection timed out", re.IGNORECASE)
 _THIS_MACHINE = re.compile(r"127\.|localhost:|\[::1\]|unix:")
-
-
 #: The parts of gRPC's messages around the cause.
 _AROUND_CAUSE = re.compile(r".*OPENSSL_internal:|.*last error: (?:[A-Z_]+: \S+: )?|: OK$|\.$")
 
 
 def _disagreement(address: str, message: str, tls: Tls | None) -> str:
-    """The sentence where server and client do not agree on TLS, or on whom to trust; "" where gRPC's tells of no such thing."""
+    """The sentence where server and client disagree on TLS, or on whom to trust; "" where the message has another cause."""
     lower = message.lower().replace("_", " ")
     if "security handshaker" in lower or ("empty address list" in lower and tls):
-        return f"no connection to the server at {address}: gRPC cannot use the PEM texts; Tls(key=) must belong to Tls(cert=)"
+        return (f"no connection to the server at {address}: gRPC cannot use the PEM texts; Tls(key=) must belong to "
+                "Tls(cert=)")
     if re.search("is not in peer certificate|hostname verification check failed", lower):
         fault = f"the certificate of the server at {address} is for another name", "give a name that it has in " \
                 "Tls(server_name=), or in address"
@@ -172,8 +171,8 @@ def _disagreement(address: str, message: str, tls: Tls | None) -> str:
         fault = f"the server at {address} closed the connection", (
             "if it has TLS, give tls=svdserve.Tls(ca=) with the authority that signed its certificate" if not tls else
             "if it asks for a client certificate, give Tls(cert=, key=)" if tls.cert is None else
-            "the certificate in Tls(cert=) must not have expired, and an authority of the server's --tls-client-ca must have "
-            "signed it")
+            "the certificate in Tls(cert=) must not have expired, and an authority of the server's --tls-client-ca must "
+            "have signed it")
     elif "handshake" in lower:
         fault = f"no encrypted connection to the server at {address}", "check tls; a server without TLS takes none"
     else:
@@ -195,8 +194,8 @@ def _no_answer(address: str, message: str, tls: Tls | None) -> str:
 def from_rpc_error(error: Any, closed: bool, address: str, tls: Tls | None) -> Error:
     """The exception for a failed call to `address`: a grpc.RpcError that is a grpc.Call, or a grpc.aio.AioRpcError.
 
-    `tls`: as the client has it. `closed`: the client was closed, which cancelled a cancelled call. Otherwise a server that stopped just as the call
-    came in cancelled it: the next attempt may find another server.
+    `tls`: as the client has it. `closed`: the client was closed, which cancelled a cancelled call. Otherwise a server that
+    stopped just as the call came in cancelled it: the next attempt may find another server.
     """
     code = error.code() or grpc.StatusCode.UNKNOWN
     details: dict[str, Any] = {}
