@@ -135,7 +135,7 @@ void compare(const v1::LargeSummary& want, const LargeReply& got) {
 
 void compare(const v1::LargeProgress& want, const LargeReply& got) {
   require(got.step == LargeStep::kProgress && got.progress.sweep == want.sweep() &&
-              got.progress.rotations == want.rotations(),
+              got.progress.rotations == want.rotations() && got.progress.device == want.device(),
           "the progress differs");
   require(got.progress.fraction >= 0 && got.progress.fraction <= 1, "the progress is no fraction");
 }

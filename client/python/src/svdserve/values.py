@@ -83,6 +83,7 @@ class Progress:
     matrix: int = 0  #: which of a stack
     overall: float = 0.0  #: 0 .. 1 of the whole call, an estimate by time that never falls
     eta_seconds: float | None = None  #: until the call ends, an estimate; None where there is none yet
+    device: str = ""  #: that computes it, several joined by commas; "" until one has taken it
 
 
 @dataclasses.dataclass(frozen=True)
