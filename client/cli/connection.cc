@@ -16,7 +16,7 @@ void Connection::declare(Arguments* a) {
   const std::string default_text =
       timeout_ ? " (default " + absl::FormatDuration(absl::FromChrono(*timeout_)) + ")" : "";
   a->section("Connection");
-  a->option("--address", "ADDR", "host:port or unix:/path, several with commas; SVDSERVE_ADDRESS sets it too",
+  a->option("--address", "ADDR", "host:port or unix:/path, several with commas;\nSVDSERVE_ADDRESS sets it too",
             &address_);
   a->option("--timeout", "DURATION", "give up after this long, such as 500ms or 10s" + default_text, &timeout_);
   a->flag("--tls", "encrypt, trusting the system's certificates", &tls_);

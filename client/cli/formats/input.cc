@@ -102,7 +102,7 @@ void InputFormat::declare(Arguments* a) {
   a->option("--shape", "M,N", "the input has raw numbers without a head, in an array of this shape", &shape);
   a->option("--dtype", "T",
             absl::StrCat("of raw numbers: ", kDataTypeNames, ";\n",
-                         "c32, ci16: complex of two 16-bit numbers; or a type of NumPy such as >c8; default: f64"),
+                         "c32, ci16: complex of two 16-bit numbers; or a type of NumPy such as >c8;\ndefault: f64"),
             &dtype);
   a->option("--exponent", "E",
             "send integers of 16 bits as they are, times 2^E, E from -126 to 112, and compute\nin f32; without it they "
