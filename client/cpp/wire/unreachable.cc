@@ -66,9 +66,9 @@ Cause cause_of(const std::string& message, const TlsOptions& tls) {
 }  // namespace
 
 Status explain_unreachable(Status status, const ClientOptions& options) {
+  if (status.code != Code::kUnavailable || !status.reason.empty()) return status;
   const std::string message = normalized(status.message);
-  if (status.code != Code::kUnavailable || !status.reason.empty() ||
-      !has(message, {"failed to connect", "connections to all", "resolution", "resolving", "empty address list"})) {
+  if (!has(message, {"failed to connect", "connections to all", "resolution", "resolving", "empty address list"})) {
     return status;
   }
   const std::string address = options.address.text();

@@ -170,7 +170,7 @@ class Client:
         OSError: a file of `tls` cannot be read.
         TypeError: `address` is no str, nor a list of them.
         ValueError: `address` has no port or is a URL, a number is below 1, max_message_bytes is above 2**31 - 1, or `tls`
-            holds half of a certificate and its key.
+            has a file of another kind, or half of a certificate and its key.
 
     The first call makes the connection, and raises Unavailable if the server cannot be reached. Close the client when it
     is no longer needed, or use it in a `with` statement.
