@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 
+#include "absl/strings/str_replace.h"
 #include "absl/time/time.h"
 #include "client/cli/files/file_error.h"
 
@@ -15,7 +16,7 @@ void Connection::declare(Arguments* a) {
   const std::string default_text =
       timeout_ ? " (default " + absl::FormatDuration(absl::FromChrono(*timeout_)) + ")" : "";
   a->section("Connection");
-  a->option("--address", "ADDR", "host:port or unix:/path, several with commas; SVDSERVE_ADDRESS sets it too",
+  a->option("--address", "ADDR", "host:port or unix:/path, several with commas;\nSVDSERVE_ADDRESS sets it too",
             &address_);
   a->option("--timeout", "DURATION", "give up after this long, such as 500ms or 10s" + default_text, &timeout_);
   a->flag("--tls", "encrypt, trusting the system's certificates", &tls_);
@@ -26,22 +27,24 @@ void Connection::declare(Arguments* a) {
             &server_name_);
 }
 
+std::string with_option_names(const std::string& text) {
+  return absl::StrReplaceAll(text, {{"ClientOptions::address", "--address or SVDSERVE_ADDRESS"},
+                                    {"ClientOptions::tls.enabled", "--tls"},
+                                    {"ClientOptions::tls.root_certificates", "--tls-ca"},
+                                    {"ClientOptions::tls.certificate_chain", "--tls-cert"},
+                                    {"ClientOptions::tls.private_key", "--tls-key"},
+                                    {"ClientOptions::tls.server_name", "--tls-server-name"},
+                                    {"ClientOptions::tls", "the options of TLS"}});
+}
+
 namespace {
 
 // An error of the files of TLS without the library's code and field: they are this machine's.
 client::Status of_files(const client::Status& status) {
   if (status.code == client::Code::kNotFound) return {.code = client::Code::kUnknown, .message = status.message};
-  return input_error("--tls-cert, --tls-key: " + status.message);
-}
-
-// gRPC tells nobody but its own log that a text is no PEM, or one of another kind. kind: how its first line ends.
-client::Status check_pem(const char* option, const std::string& path, const std::string& text, const char* kind) {
-  if (path.empty()) return {};
-  if (text.find("-----BEGIN ") == std::string::npos) {
-    return input_error(std::string(option) + ": " + path + " is not a PEM file");
-  }
-  if (text.find(std::string(kind) + "-----") != std::string::npos) return {};
-  return input_error(std::string(option) + ": " + path + " has no " + kind);
+  const std::string options =
+      status.field == "tls" ? "--tls-cert, --tls-key" : with_option_names("ClientOptions::" + status.field);
+  return input_error(options + ": " + status.message);
 }
 
 }  // namespace
@@ -55,11 +58,6 @@ client::Result<client::ClientOptions> Connection::options() const {
   if (uses_tls()) {
     auto tls = client::TlsOptions::from_files(ca_, cert_, key_);
     if (!tls.ok()) return of_files(tls.status());
-    for (const client::Status& wrong : {check_pem("--tls-ca", ca_, tls->root_certificates, "CERTIFICATE"),
-                                        check_pem("--tls-cert", cert_, tls->certificate_chain, "CERTIFICATE"),
-                                        check_pem("--tls-key", key_, tls->private_key, "PRIVATE KEY")}) {
-      if (!wrong.ok()) return wrong;
-    }
     o.tls = *std::move(tls);
     o.tls.server_name = server_name_;
   }

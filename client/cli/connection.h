@@ -33,5 +33,8 @@ class Connection {
   std::optional<Duration> timeout_;
 };
 
+// A text of the library in the command line's words: "--tls-ca" for "ClientOptions::tls.root_certificates".
+std::string with_option_names(const std::string& text);
+
 }  // namespace svdserve::cli
 #endif  // SVDSERVE_CLIENT_CLI_CONNECTION_H_

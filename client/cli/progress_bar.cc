@@ -1,13 +1,16 @@
 #include "client/cli/progress_bar.h"
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "client/cli/printable.h"
 
 namespace svdserve::cli {
 namespace {
@@ -38,6 +41,9 @@ std::string progress_line(const client::LargeProgress& p) {
   if (p.stage == client::LargeStage::kSweep && p.off_diagonal < 1) {
     absl::StrAppendFormat(&line, "  cosines to %.1e", p.off_diagonal);
   }
+  if (!p.device.empty() && p.stage != client::LargeStage::kDownload) {
+    absl::StrAppend(&line, "  on ", printable(p.device));
+  }
   absl::StrAppend(&line, "  ", duration(p.elapsed_seconds));
   if (p.overall < 1) absl::StrAppend(&line, ", ", duration(p.eta_seconds), " left");
   return line;
@@ -48,7 +54,12 @@ ProgressBar::ProgressBar() : enabled_(::isatty(STDERR_FILENO) == 1) {}
 void ProgressBar::show(const client::LargeProgress& p) {
   if (!enabled_) return;
   if (drawn_ && p.stage == last_.stage && p.elapsed_seconds - last_.elapsed_seconds < kSecondsBetween) return;
-  std::fprintf(stderr, "\r%s\033[K", progress_line(p).c_str());
+  std::string line = progress_line(p);
+  winsize terminal{};  // a line that wraps could not be drawn over
+  if (ioctl(STDERR_FILENO, TIOCGWINSZ, &terminal) == 0 && terminal.ws_col > 1) {
+    line.resize(std::min<size_t>(line.size(), terminal.ws_col - 1));
+  }
+  std::fprintf(stderr, "\r%s\033[K", line.c_str());
   std::fflush(stderr);
   drawn_ = true;
   last_ = p;

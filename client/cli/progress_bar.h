@@ -8,11 +8,12 @@
 
 namespace svdserve::cli {
 
-// "sweep 4      [==============>               ]  48 %  cosines to 1.2e-05  3.4 s, 3.7 s left": of the whole call
+// "sweep 4      [==============>               ]  48 %  cosines to 1.2e-05  on cuda:0  3.4 s, 3.7 s left": of the whole
+// call
 std::string progress_line(const client::LargeProgress& progress);
 
-// Draws that line on stderr over and over, ten times a second at most; nothing where stderr is no terminal. Not
-// thread-safe.
+// Draws that line on stderr over and over, ten times a second at most, as far as it fits; nothing where stderr is no
+// terminal. Not thread-safe.
 class ProgressBar {
  public:
   ProgressBar();

@@ -51,7 +51,6 @@ class SVDSERVE_CLIENT_API Caller {
 
  protected:
   explicit Caller(std::shared_ptr<internal::Core> core);
-  const std::string& address() const;  // the server's, as ClientOptions has it
 
   std::shared_ptr<internal::Core> core_;  // null once moved from
 };

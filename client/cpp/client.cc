@@ -42,6 +42,17 @@ Result<Report> decompose_here(Core& core, const Batch& batch, const internal::Ma
 
 // --- TLS ----------------------------------------------------------------------------------------
 
+namespace {
+
+// gRPC tells nobody but its own log that a text is no PEM, or one of another kind. kind: how its first line ends.
+Status check_pem(const char* field, const std::string& path, const std::string& text, const char* kind) {
+  if (text.find("-----BEGIN ") == std::string::npos) return internal::invalid(field, path + " is not a PEM file");
+  if (text.find(std::string(kind) + "-----") != std::string::npos) return {};
+  return internal::invalid(field, path + " has no " + kind);
+}
+
+}  // namespace
+
 Result<TlsOptions> TlsOptions::from_files(const std::string& root_certificates, const std::string& certificate_chain,
                                           const std::string& private_key) {
   if (certificate_chain.empty() != private_key.empty()) {
@@ -50,61 +61,27 @@ Result<TlsOptions> TlsOptions::from_files(const std::string& root_certificates, 
   }
   TlsOptions tls;
   tls.enabled = true;
-  const std::pair<const std::string&, std::string*> files[] = {{root_certificates, &tls.root_certificates},
-                                                               {certificate_chain, &tls.certificate_chain},
-                                                               {private_key, &tls.private_key}};
-  for (const auto& [path, text] : files) {
+  const struct {
+    const std::string& path;
+    std::string* text;
+    const char *field, *kind;
+  } files[] = {{root_certificates, &tls.root_certificates, "tls.root_certificates", "CERTIFICATE"},
+               {certificate_chain, &tls.certificate_chain, "tls.certificate_chain", "CERTIFICATE"},
+               {private_key, &tls.private_key, "tls.private_key", "PRIVATE KEY"}};
+  for (const auto& [path, text, field, kind] : files) {
     if (path.empty()) continue;
     std::ifstream in(path, std::ios::binary);
     text->assign(std::istreambuf_iterator<char>(in), {});
     if (!in.good() && !in.eof()) return internal::failure(Code::kNotFound, "", "cannot read " + path);
     if (text->empty()) return internal::failure(Code::kNotFound, "", path + " cannot be read or is empty");
+    if (Status wrong = check_pem(field, path, *text, kind); !wrong.ok()) return wrong;
   }
   return tls;
-}
-
-namespace {
-
-Status check_one_address(const std::string& address) {
-  if (address.empty()) return internal::invalid("address", "must be host:port or unix:/path, but is empty");
-  if (address.find("://") != std::string::npos && address.rfind("dns://", 0) != 0 && address.rfind("unix://", 0) != 0) {
-    return internal::invalid("address", "must be host:port or unix:/path, but is the URL \"" + address + "\"");
-  }
-  for (const char* const scheme : {"unix:", "unix-abstract:", "dns:", "ipv4:", "ipv6:", "vsock:"}) {
-    if (address.rfind(scheme, 0) == 0) return {};
-  }
-  if (address.find_first_of("; \t") != std::string::npos) {
-    return internal::invalid("address",
-                             "must have a comma between two servers, such as a:1,b:2, but is \"" + address + "\"");
-  }
-  const size_t colon = address.rfind(':');
-  const std::string port = colon == std::string::npos ? "" : address.substr(colon + 1);
-  const bool is_number = !port.empty() && port.size() <= 5 && port.find_first_not_of("0123456789") == std::string::npos;
-  const bool is_ipv6 = address.find(':') != colon && address[colon == 0 ? 0 : colon - 1] != ']';
-  if (colon == 0 || !is_number || is_ipv6) {
-    return internal::invalid("address",
-                             "must be host:port, such as 127.0.0.1:50051 or [::1]:50051, but is \"" + address + "\"");
-  }
-  if (const int number = std::stoi(port); number < 1 || number > 65535) {
-    return internal::invalid("address", "must have a port between 1 and 65535, but is \"" + address + "\"");
-  }
-  return {};
-}
-
-}  // namespace
-
-Status check_address(const std::string& addresses) {
-  for (const std::string& address : internal::split_addresses(addresses)) {
-    if (Status wrong = check_one_address(address); !wrong.ok()) return wrong;
-  }
-  return {};
 }
 
 // --- the client ---------------------------------------------------------------------------------
 
 Caller::Caller(std::shared_ptr<Core> core) : core_(std::move(core)) {}
-
-const std::string& Caller::address() const { return core_->options().address.text(); }
 
 Client::Client(ClientOptions options) : Verbs(std::make_shared<Core>(std::move(options))) {}
 

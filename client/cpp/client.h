@@ -45,7 +45,8 @@ struct TlsOptions {
   std::string private_key = {};
   std::string server_name = {};  // the name the server's certificate must bear, where it is not the address's
 
-  // Reads the files; an empty path leaves its text empty.
+  // Reads the PEM files; an empty path leaves its text empty. NOT_FOUND for a file that cannot be read. INVALID_ARGUMENT
+  // for one of another kind, and for a certificate without its key or the reverse.
   SVDSERVE_CLIENT_API static Result<TlsOptions> from_files(const std::string& root_certificates,
                                                            const std::string& certificate_chain = {},
                                                            const std::string& private_key = {});

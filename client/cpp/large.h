@@ -84,6 +84,7 @@ struct LargeProgress {
   double elapsed_seconds = 0;  // since the call began
   double overall = 0;          // 0 .. 1 of the time of the whole call, an estimate that never falls
   double eta_seconds = 0;      // until the call ends, an estimate
+  std::string device = {};     // that computes it, several joined by commas; empty until one has taken it
 };
 
 struct LargeOptions {

@@ -110,23 +110,12 @@ void replace(std::string* text, const std::string& from, const std::string& to) 
 
 }  // namespace
 
-Status explained(Status status, const std::string& address) {
+Status explained(Status status) {
   if (!status.field.empty()) {
     status.parameter = parameter_of(status.field);
     replace(&status.message, "DecomposeLarge takes one such matrix at a time",
             "svd_large(), eigh_large() and eig_large() take one such matrix");
     replace(&status.message, "options.mimo.group_size", "group_size");
-  }
-  const std::string why = why_unreachable(status);
-  if (why.empty()) return status;
-  if (const Status bad = check_address(address); !bad.ok()) {
-    status.message = "ClientOptions::address " + bad.message;
-  } else if (is_about_tls(why)) {
-    status.message = "no encrypted connection to " + address + " (" + why +
-                     "). Check ClientOptions::tls; a server without TLS takes none";
-  } else {
-    status.message = "no server at " + address + " (" + why +
-                     "). Start one with svdserve, or name its address in ClientOptions::address";
   }
   return status;
 }

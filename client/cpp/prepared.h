@@ -47,8 +47,8 @@ SVDSERVE_CLIENT_API Status check_problem(const LargeOptions& options);
 // The same, and that no MIMO numbers are.
 SVDSERVE_CLIENT_API Status check_for_svd(const ComputeOptions& compute);
 
-// The status of a verb's call in the words of its caller: the verb's parameter, and what to do where there is no server.
-SVDSERVE_CLIENT_API Status explained(Status status, const std::string& address);
+// The status of a verb's call in the words of its caller: with the verb's parameter.
+SVDSERVE_CLIENT_API Status explained(Status status);
 
 // --- batches ------------------------------------------------------------------------------------
 
@@ -429,15 +429,14 @@ auto ready_large(O&& operand, std::optional<std::vector<int8_t>> signature, cons
 
 // The result with its report, or why there is none.
 template <class Answer, class P, class R>
-Result<Answer> answer_of(P prepared, Result<R> report, const std::string& address) {
-  if (!report.ok()) return explained(report.status(), address);
+Result<Answer> answer_of(P prepared, Result<R> report) {
+  if (!report.ok()) return explained(report.status());
   prepared.answer.report = *std::move(report);
   return Answer(std::move(prepared.answer));
 }
 template <class Answers, class A>
-Result<Answers> answer_of(std::vector<Prepared<A>> prepared, Result<std::vector<Report>> reports,
-                          const std::string& address) {
-  if (!reports.ok()) return explained(reports.status(), address);
+Result<Answers> answer_of(std::vector<Prepared<A>> prepared, Result<std::vector<Report>> reports) {
+  if (!reports.ok()) return explained(reports.status());
   Answers answers;
   for (size_t i = 0; i < prepared.size(); ++i) {
     prepared[i].answer.report = std::move((*reports)[i]);

@@ -332,7 +332,9 @@ struct [[nodiscard]] Status {
   std::string message = {};  // for people
   std::optional<std::chrono::nanoseconds> retry_delay = {};  // when the server asks to try again
   std::vector<FieldViolation> violations = {};               // every field at fault
-  std::string parameter = {};   // of a verb's mistake: the parameter or option at fault, such as "rows"; else empty
+  // The parameter or option at fault in a verb's mistake, such as "rows". Where no server was reached, the member of
+  // ClientOptions to look at, such as "address" or "tls.root_certificates". Else empty.
+  std::string parameter = {};
   std::string request_id = {};  // of a call that the server failed: its name in the server's log
 
   bool ok() const { return code == Code::kOk; }
@@ -340,11 +342,6 @@ struct [[nodiscard]] Status {
   // Where the caller is not at fault, " [request ID]" follows.
   SVDSERVE_CLIENT_API std::string to_string() const;
 };
-
-// The system's words for why a call reached no server, such as "Connection refused"; empty for every other status.
-SVDSERVE_CLIENT_API std::string why_unreachable(const Status& status);
-// Whether they say that the server and this client do not agree on encryption.
-SVDSERVE_CLIENT_API bool is_about_tls(const std::string& why_unreachable);
 
 // Thrown by Result::value() where there is no value. what(): the status as text.
 class SVDSERVE_CLIENT_API Error : public std::runtime_error {

@@ -272,19 +272,17 @@ class Verbs : public Caller {
       const auto state = std::make_shared<State>(State{{}, std::move(prepared)});
       std::future<Result<Answer>> future = state->promise.get_future();
       if (!state->prepared.ok()) {
-        state->promise.set_value(internal::explained(state->prepared.status(), address()));
+        state->promise.set_value(internal::explained(state->prepared.status()));
       } else {
-        start(*state->prepared, [state, address = address()](auto report) {
-          state->promise.set_value(
-              internal::answer_of<Answer>(*std::move(state->prepared), std::move(report), address));
+        start(*state->prepared, [state](auto report) {
+          state->promise.set_value(internal::answer_of<Answer>(*std::move(state->prepared), std::move(report)));
         });
       }
       return future;
     } else {
-      if (!prepared.ok()) return internal::explained(prepared.status(), address());
-      // A copy: another thread may destroy the client while the call ends.
-      return start(*prepared, [&prepared, address = address()](auto report) {
-        return internal::answer_of<Answer>(*std::move(prepared), std::move(report), address);
+      if (!prepared.ok()) return internal::explained(prepared.status());
+      return start(*prepared, [&prepared](auto report) {
+        return internal::answer_of<Answer>(*std::move(prepared), std::move(report));
       });
     }
   }

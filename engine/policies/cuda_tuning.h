@@ -4,9 +4,6 @@
 
 #include <cstdint>
 
-#include "engine/options.h"
-#include "engine/planner.h"
-
 namespace svdserve::cuda {
 
 // Threads of a block whose threads have a matrix each, by the bytes of a matrix's slot in shared memory.
@@ -42,12 +39,10 @@ inline constexpr int kTeamBlockBytes = 56 * 1024;
 inline constexpr int kRegisterBlock = 128;
 inline constexpr int kRegisterTileWords = 128;
 
-// Threads of a block of the kernel that finishes what teams began, one matrix each: fewer where one has a kilobyte and
-// more of shared memory, so that blocks fill it better.
-inline constexpr int kFinishBlock = 64;
-constexpr int finish_block(Method method, int k) {
-  return method == Method::kBidiagonal && k > kLargestReproducible ? 32 : kFinishBlock;
-}
+// Threads of a block of the kernel that finishes what teams began, one matrix each, by the bytes of shared memory that a
+// thread has. Small blocks fill it better.
+constexpr int finish_block(int slot_bytes) { return slot_bytes <= 1032 ? 64 : 32; }
+inline constexpr int kFinishBlock = 64;  // at most
 
 // Vectors: the largest k of which a thread holds X and Y; threads of a block of teams. Then threads that share a pair
 // of columns of this many rows. Four columns (two of X, two of Y) then take no more than half of a thread's registers.

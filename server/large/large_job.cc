@@ -556,7 +556,9 @@ std::optional<LargeReply> LargeJob::next_reply() {
   if (state_ == State::kLoading || state_ == State::kQueued || state_ == State::kComputing) {
     if (!std::exchange(progress_due_, false)) return std::nullopt;
     const absl::Time now = stages_->clock->now();
-    return LargeProgressReport{state_ != State::kComputing, progress_.at(now), now - accepted_};
+    const bool queued = state_ != State::kComputing;
+    return LargeProgressReport{queued, progress_.at(now), now - accepted_,
+                               queued ? "" : stages_->runner->device(device_).name};
   }
   if (state_ != State::kSending) return std::nullopt;
   if (std::optional<LargeResultChunk> chunk = results_.next(static_cast<size_t>(stages_->options->chunk_bytes))) {

@@ -43,6 +43,7 @@ struct LargeProgressReport {
   bool queued = false;     // it waits for a device, and `factor` is as it began
   LargeProgress factor;    // of the engine
   absl::Duration elapsed;  // since it was accepted
+  std::string device;      // that computes it, several joined by commas; empty while it is queued
 };
 
 // Bytes of a result, which `piece` keeps.

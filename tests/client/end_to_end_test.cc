@@ -30,6 +30,7 @@ using ::testing::DoubleNear;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 const CallOptions kCall{.timeout = seconds(60)};
 
@@ -306,46 +307,113 @@ TEST(EndToEnd, AMistakeNamesItsField) {
   EXPECT_EQ(t.field, "options.tolerance");
 }
 
-// A certificate authority that signs for itself, made by openssl, is trusted by both sides.
-TEST(EndToEnd, TlsAndMutualTls) {
-  const std::string folder = make_folder(), cert = folder + "/cert.pem", key = folder + "/key.pem";
-  const Outcome made = run({"/usr/bin/openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
-                            "-nodes", "-days", "2", "-subj", "/CN=localhost", "-addext",
-                            "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", key, "-out", cert});
-  if (made.exit_code != 0) GTEST_SKIP() << "no certificate could be made: " << made.err;
-  const std::vector<double> data = {3, 0, 0, 4};
-  const auto ask = [&](const std::string& address, const client::Result<client::TlsOptions>& tls) {
+// An authority with a server's, a client's and an expired certificate, and a stranger who signs for himself.
+class TlsEndToEnd : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const Outcome made = run({"/bin/bash", "-c", R"(set -e; cd "$0"
+      new() { openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout "$1.key" "${@:2}" -subj "/CN=$1"; }
+      sign() { openssl x509 -req -in "$1.csr" -CA ca.pem -CAkey ca.key -CAcreateserial -days "$2" -out "$1.pem" -extfile san; }
+      echo 'subjectAltName=DNS:localhost,IP:127.0.0.1' > san
+      for root in ca stranger; do new $root -x509 -days 2 -out $root.pem; done
+      for name in server client expired; do new $name -out $name.csr; done
+      sign server 2; sign client 2; sign expired -1)",
+                              folder_});
+    if (made.exit_code != 0) GTEST_SKIP() << "no certificates could be made: " << made.err;
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::string file(const std::string& name) const { return folder_ + "/" + name; }
+  std::vector<std::string> flags() const { return {"--tls-cert", file("server.pem"), "--tls-key", file("server.key")}; }
+  client::TlsOptions trusting(const std::string& ca, const std::string& cert = "", const std::string& key = "") const {
+    const auto own = [&](const std::string& name) { return name.empty() ? name : file(name); };
+    auto tls = client::TlsOptions::from_files(file(ca), own(cert), own(key));
     EXPECT_TRUE(tls.ok()) << tls.status().to_string();
-    Client client({.address = address, .tls = *tls, .retry = {.max_attempts = 1}});
-    return client.singular_values<double>(data, 2, 2, 1, MemoryOrder::kRowMajor, {}, kCall).status();
-  };
-  {
-    Server server({"--tls-cert", cert, "--tls-key", key});
-    EXPECT_TRUE(ask(server.address(), client::TlsOptions::from_files(cert)).ok());
-    EXPECT_EQ(ask(server.address(), client::TlsOptions()).code, client::Code::kUnavailable);
-    const auto told = [](std::vector<std::string> words) {
-      words.insert(words.begin(), {SVDCTL_PROGRAM, "info", "--timeout", "30s"});
-      return run(words).err;
-    };
-    EXPECT_THAT(told({"--address", server.address()}), HasSubstr("if it has TLS, give --tls-ca FILE, or --tls"));
-    EXPECT_THAT(told({"--address", server.address(), "--tls"}), HasSubstr("by --tls-ca"));
-    EXPECT_THAT(told({"--address", server.address(), "--tls-ca", cert, "--tls-server-name", "other"}),
-                HasSubstr("has another name"));
-    EXPECT_THAT(told({"--address", server.address(), "--tls-ca", key}), HasSubstr("key.pem has no CERTIFICATE"));
-    Server plain;
-    EXPECT_THAT(told({"--address", plain.address(), "--tls-ca", cert}), HasSubstr(" has no TLS ("));
+    return *tls;
   }
-  {
-    Server server({"--tls-cert", cert, "--tls-key", key, "--tls-client-ca", cert});
-    const auto s = ask(server.address(), client::TlsOptions::from_files(cert, cert, key));
-    EXPECT_TRUE(s.ok()) << s.to_string();
-    EXPECT_FALSE(ask(server.address(), client::TlsOptions::from_files(cert)).ok());
-    EXPECT_EQ(run({SVDCTL_PROGRAM, "health", "--address", server.address(), "--tls-ca", cert, "--tls-cert", cert,
-                   "--tls-key", key})
-                  .exit_code,
-              0);
+  static client::Status ask(const std::string& address, const client::TlsOptions& tls) {
+    Client client({.address = address, .tls = tls, .retry = {.max_attempts = 1}});
+    return client.singular_values<double>(std::vector<double>{3, 0, 0, 4}, 2, 2, 1, MemoryOrder::kRowMajor, {}, kCall)
+        .status();
   }
-  std::filesystem::remove_all(folder);
+  // The error of svdctl, with these options of TLS.
+  std::string told(const std::string& address, const std::vector<std::string>& words) const {
+    std::vector<std::string> all = {SVDCTL_PROGRAM, "info", "--timeout", "60s", "--address", address};
+    for (const std::string& word : words)
+      all.push_back(word.ends_with(".pem") || word.ends_with(".key") ? file(word) : word);
+    return run(all).err;
+  }
+
+  const std::string folder_ = make_folder();
+};
+
+TEST_F(TlsEndToEnd, AServerWithACertificate) {
+  Server server(flags());
+  const std::string address = server.address(), of_server = "the certificate of the server at " + address;
+  EXPECT_TRUE(ask(address, trusting("ca.pem")).ok());
+
+  const client::Status unencrypted = ask(address, {});
+  EXPECT_EQ(unencrypted.code, client::Code::kUnavailable);
+  EXPECT_EQ(unencrypted.parameter, "tls");
+  EXPECT_THAT(unencrypted.message, AllOf(StartsWith("the server at " + address + " closed the connection ("),
+                                         HasSubstr("If it has TLS, set ClientOptions::tls.enabled")));
+  EXPECT_THAT(told(address, {}), HasSubstr("If it has TLS, set --tls and the authority that signed its certificate in"
+                                           " --tls-ca\n"));
+
+  const client::Status stranger = ask(address, trusting("stranger.pem"));
+  EXPECT_EQ(stranger.parameter, "tls.root_certificates");
+  EXPECT_THAT(stranger.message, AllOf(StartsWith(of_server + " is not trusted, or has expired ("),
+                                      HasSubstr("signed it in ClientOptions::tls.root_certificates")));
+  EXPECT_THAT(told(address, {"--tls"}),
+              HasSubstr("Give the certificate of the authority that signed it in --tls-ca\n"));
+
+  client::TlsOptions other = trusting("ca.pem");
+  other.server_name = "other";
+  EXPECT_EQ(ask(address, other).parameter, "tls.server_name");
+  EXPECT_THAT(ask(address, other).message, StartsWith(of_server + " is for another name ("));
+  EXPECT_THAT(told(address, {"--tls-ca", "ca.pem", "--tls-server-name", "other"}),
+              HasSubstr("Give a name that it has in --tls-server-name, or in --address or SVDSERVE_ADDRESS\n"));
+}
+
+TEST_F(TlsEndToEnd, AServerWithoutOne) {
+  Server plain;
+  const client::Status encrypted = ask(plain.address(), trusting("ca.pem"));
+  EXPECT_EQ(encrypted.parameter, "tls");
+  EXPECT_THAT(encrypted.message, AllOf(StartsWith("the server at " + plain.address() + " has no TLS ("),
+                                       HasSubstr("Leave ClientOptions::tls out")));
+  EXPECT_THAT(told(plain.address(), {"--tls-ca", "ca.pem"}), HasSubstr("Leave the options of TLS out"));
+}
+
+TEST_F(TlsEndToEnd, AServerThatAsksForCertificates) {
+  std::vector<std::string> mutual = flags();
+  mutual.insert(mutual.end(), {"--tls-client-ca", file("ca.pem")});
+  Server server(mutual);
+  const std::string address = server.address(), closed = "the server at " + address + " closed the connection (";
+  EXPECT_TRUE(ask(address, trusting("ca.pem", "client.pem", "client.key")).ok());
+  EXPECT_EQ(told(address, {"--tls-ca", "ca.pem", "--tls-cert", "client.pem", "--tls-key", "client.key"}), "");
+
+  const client::Status nobody = ask(address, trusting("ca.pem"));
+  EXPECT_EQ(nobody.parameter, "tls.certificate_chain");
+  EXPECT_THAT(nobody.message, AllOf(StartsWith(closed), HasSubstr("If it asks for a client certificate, give "
+                                                                  "ClientOptions::tls.certificate_chain")));
+  for (const std::string name : {"expired", "stranger"}) {
+    const client::Status refused = ask(address, trusting("ca.pem", name + ".pem", name + ".key"));
+    EXPECT_EQ(refused.parameter, "tls.certificate_chain");
+    EXPECT_THAT(refused.message, AllOf(StartsWith(closed), HasSubstr("must not have expired"))) << name;
+  }
+  EXPECT_THAT(told(address, {"--tls-ca", "ca.pem", "--tls-cert", "expired.pem", "--tls-key", "expired.key"}),
+              HasSubstr("The certificate in --tls-cert must not have expired"));
+  EXPECT_THAT(ask(address, trusting("ca.pem", "client.pem", "server.key")).message,
+              HasSubstr("ClientOptions::tls.private_key must belong to ClientOptions::tls.certificate_chain"));
+}
+
+TEST_F(TlsEndToEnd, FilesOfAnotherKind) {
+  EXPECT_THAT(told("127.0.0.1:1", {"--tls-ca", "ca.key"}),
+              HasSubstr("--tls-ca: " + file("ca.key") + " has no CERTIFICATE"));
+  EXPECT_THAT(told("127.0.0.1:1", {"--tls-cert", "ca.pem", "--tls-key", "ca.pem"}),
+              HasSubstr("--tls-key: " + file("ca.pem") + " has no PRIVATE KEY"));
+  EXPECT_EQ(client::TlsOptions::from_files(file("san")).status().to_string(),
+            "INVALID_ARGUMENT (INVALID_FIELD) tls.root_certificates: " + file("san") + " is not a PEM file");
 }
 
 // --- vectors and answers ------------------------------------------------------------------------

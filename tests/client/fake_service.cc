@@ -273,6 +273,7 @@ class LargeCall {
       p.set_rotations(20);
       p.set_proper_rotations(10);
       p.set_off_diagonal(0.25);
+      p.set_device(stage == v1::LARGE_STAGE_SWEEP ? "fake:0" : "");
       write(std::move(response));
     }
   }

@@ -176,7 +176,7 @@ TEST_F(FormatsTest, RawNumbersNeedAShape) {
   EXPECT_EQ(error(raw, {.shape = "4000000000,4000000000"}),
             raw + ": has 24 bytes, but --shape 4000000000,4000000000 of f64 is larger than any file");
   EXPECT_THAT(error(raw, {.shape = "2,-3"}), HasSubstr("--shape: \"2,-3\" is not a list of sizes"));
-  EXPECT_THAT(error(raw, {.shape = "2,3", .dtype = "f16x"}), HasSubstr("--dtype: \"f16x\" is not f16, f32, f64"));
+  EXPECT_THAT(error(raw, {.shape = "2,3", .dtype = "f16x"}), HasSubstr("--dtype: \"f16x\" is neither f32, f64"));
   EXPECT_THAT(error(raw, {.format = "raw"}), HasSubstr("--format raw needs --shape"));
   EXPECT_THAT(error(raw, {.dtype = "f32"}), HasSubstr("--dtype is for raw numbers, with --shape"));
   EXPECT_THAT(error(raw, {.format = "csv", .shape = "2,3"}), HasSubstr("--shape is for raw numbers"));
@@ -184,6 +184,41 @@ TEST_F(FormatsTest, RawNumbersNeedAShape) {
   EXPECT_EQ(error(raw), raw +
                             ": not .npy, .npz or Matrix Market, and not named .csv; say what it is by --format, or "
                             "--shape of raw numbers");
+}
+
+TEST_F(FormatsTest, RawNumbersOf16BitsHaveTheServicesNames) {
+  const std::vector<uint16_t> halves = {0x3c00, 0xc100, 0x0001, 0x7bff};  // as binary16: 1, -2.5, 2^-24, 65504
+  const std::string raw = text("a.bin", std::string(reinterpret_cast<const char*>(halves.data()), 8));
+  struct Case {
+    const char *dtype, *shape, *exponent;
+    DataType type;
+    std::vector<float> wide;
+  };
+  const std::vector<Case> all = {{"f16", "2,2", "", DataType::kF16, {1, -2.5, 0x1p-24f, 65504}},
+                                 {"c32", "1,2", "", DataType::kC32, {1, -2.5, 0x1p-24f, 65504}},
+                                 {"bf16", "2,2", "", DataType::kBF16, {0x1p-7f, -8, 0x1p-133f, 0x1.fep120f}},
+                                 {"i16", "2,2", "-1", DataType::kI16, {7680, -8064, 0.5, 15871.5}},
+                                 {"ci16", "2,1", "0", DataType::kCI16, {15360, -16128, 1, 31743}}};
+  for (const Case& c : all) {
+    const auto stack = load_matrices(raw, {.shape = c.shape, .dtype = c.dtype, .exponent = c.exponent});
+    ASSERT_TRUE(stack.ok()) << stack.status().to_string();
+    EXPECT_EQ(stack->batch.data_type, c.type) << c.dtype;
+    const MatrixStack wide = widened(*stack);
+    EXPECT_EQ(wide.batch.data_type, result_type(c.type)) << c.dtype;
+    const auto* const numbers = static_cast<const float*>(wide.batch.data);
+    EXPECT_EQ(std::vector<float>(numbers, numbers + 4), c.wide) << c.dtype;
+  }
+  EXPECT_THAT(numbers<double>(raw, 2, 2, {.shape = "2,2", .dtype = "i16"}), ElementsAre(15360, -16128, 1, 31743));
+  EXPECT_THAT(error(raw, {.shape = "1,2", .dtype = "ci16"}), HasSubstr("ci16 needs --exponent E"));
+  EXPECT_THAT(error(raw, {.shape = "1,2", .dtype = "c32", .exponent = "0"}), HasSubstr("leave it out"));
+  EXPECT_EQ(
+      error(raw, {.shape = "1,2", .dtype = "ci32"}),
+      raw +
+          ": --dtype: \"ci32\" is neither f32, f64, c64, c128, f16, bf16, c32, i16 or ci16 nor a type of NumPy such "
+          "as <f4");
+  // A byte order makes it NumPy's name of another type.
+  const std::string long_raw = text("b.bin", std::string(64, '\0'));
+  EXPECT_THAT(error(long_raw, {.shape = "1,2", .dtype = "<c32"}), HasSubstr("NumPy's clongdouble, are not supported"));
 }
 
 // --- archives -----------------------------------------------------------------------------------

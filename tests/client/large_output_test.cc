@@ -407,7 +407,9 @@ TEST(ProgressLine, ShowsHowFarItIs) {
                            .overall = 0.25,
                            .eta_seconds = 7265}),
             "sweep 4      [=======>                      ]  25 %  cosines to 1.2e-05  2 min 00 s, 2 h 01 min left");
-  EXPECT_EQ(progress_line({.stage = LargeStage::kDownload, .off_diagonal = 0.5}),
+  EXPECT_EQ(progress_line({.stage = LargeStage::kPrepare, .elapsed_seconds = 2, .device = "cuda:0,cuda:\x1b"}),
+            "prepare      [>                             ]   0 %  on cuda:0,cuda:\\x1b  2.0 s, 0.0 s left");
+  EXPECT_EQ(progress_line({.stage = LargeStage::kDownload, .off_diagonal = 0.5, .device = "cuda:0"}),
             "download     [>                             ]   0 %  0.0 s, 0.0 s left");
   EXPECT_EQ(progress_line({.stage = LargeStage::kDownload, .elapsed_seconds = 3, .overall = 1}),
             "download     [==============================] 100 %  3.0 s");

@@ -228,6 +228,9 @@ TEST(Large, TellsProgressOnTheCallingThread) {
   EXPECT_EQ(sweep->rotations, 20);
   EXPECT_EQ(sweep->proper_rotations, 10);
   EXPECT_EQ(sweep->off_diagonal, 0.25);
+  EXPECT_EQ(told.front().device, "");
+  EXPECT_EQ(sweep->device, "fake:0");
+  EXPECT_EQ(told.back().device, "fake:0");
 }
 
 // --- bad turns ----------------------------------------------------------------------------------

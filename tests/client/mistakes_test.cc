@@ -121,7 +121,7 @@ TEST_F(MistakesTest, OfTheServer) {
   EXPECT_EQ(
       said({"a.npy", "--timeout", "1s"}, kNobody),
       "svdctl values: no server at 127.0.0.1:1 (Connection refused). Start one with svdserve, or name its address "
-      "by --address or SVDSERVE_ADDRESS\n");
+      "in --address or SVDSERVE_ADDRESS\n");
   answer = {.code = 4};
   EXPECT_EQ(said({"a.npy", "--timeout", "1m"}, service.address()),
             "svdctl values: no reply within 60 s, the limit that --timeout sets\n");

@@ -198,7 +198,7 @@ TEST(Npy, RefusesWhatItCannotRead) {
       {npy(dict("|O", "(2, 2)"), data), "dtype \"|O\""},
       {npy(dict("<U4", "(2, 2)"), data), "are not supported"},
       {npy(dict("<M8", "(2, 2)"), data), "are not supported"},
-      {npy(dict("<f16", "(1, 2)"), data), "f16 are not supported"},
+      {npy(dict("<f16", "(1, 2)"), data), "NumPy's longdouble, are not supported"},
       {npy(dict("<f8", "(4,)"), data), "at least 2"},
       {npy(dict("<f8", "()"), bytes_of<double>({1})), "at least 2"},
   };

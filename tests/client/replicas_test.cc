@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "client/cpp/wire/address.h"
+
 namespace svdserve::client::internal {
 namespace {
 

@@ -240,8 +240,8 @@ TEST(VerbsMistakes, WithoutAServer) {
             "\"127.0.0.1\"");
   Server server;
   EXPECT_THAT(said({.address = server.address(), .tls = {.enabled = true}}),
-              AllOf(StartsWith("UNAVAILABLE: no encrypted connection to " + server.address() + " ("),
-                    EndsWith("). Check ClientOptions::tls; a server without TLS takes none")));
+              AllOf(StartsWith("UNAVAILABLE: the server at " + server.address() + " has no TLS ("),
+                    EndsWith("). Leave ClientOptions::tls out, or give the server its TLS files")));
 }
 
 TEST(VerbsMistakes, OfTimeAndOrder) {

@@ -139,7 +139,7 @@ void compare(const v1::LargeSummary& want, const LargeReply& got) {
 
 void compare(const v1::LargeProgress& want, const LargeReply& got) {
   require(got.step == LargeStep::kProgress && got.progress.sweep == want.sweep() &&
-              got.progress.rotations == want.rotations(),
+              got.progress.rotations == want.rotations() && got.progress.device == want.device(),
           "the progress differs");
   require(got.progress.fraction >= 0 && got.progress.fraction <= 1, "the progress is no fraction");
 }
@@ -176,7 +176,7 @@ void large_reply(Bytes bytes) {
 void status(Bytes bytes) {
   if (bytes.empty()) return;
   const std::string rest(reinterpret_cast<const char*>(bytes.data()) + 1, bytes.size() - 1);
-  const Status s = from_grpc(grpc::Status(static_cast<grpc::StatusCode>(bytes[0] % 20), "", rest));
+  const Status s = from_grpc(grpc::Status(static_cast<grpc::StatusCode>(bytes[0] % 20), "", rest), {});
   require(!s.ok() || bytes[0] % 20 == 0, "an error is none");
   require(!s.retry_delay || s.retry_delay->count() >= 0, "a delay is negative");
   require(!s.to_string().empty(), "a status has no text");

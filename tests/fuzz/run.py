@@ -30,7 +30,7 @@ DECODERS = {
     "server/metrics/http_reply.cc": r"http_reply_too_long\(",
     "server/config.cc": r"\b(check_exposure|check_metrics_exposure)\(",
     "client/cpp/wire/large_wire.cc": r"\b(to_buffer|make_\w+)\(",
-    "client/cpp/wire/status.cc": r"\b(name|why_unreachable|is_about_tls|cancelled|deadline_exceeded|of_group|invalid)\(|Error::",
+    "client/cpp/wire/status.cc": r"\b(name|cancelled|deadline_exceeded|of_group|invalid)\(|Error::",
     "client/cpp/wire/wire.cc":
         r"\b(write\w*|options_of|serialized_options|batch_head|append_field|total_size|request_slices|borrow|make_\w+)\(",
     "client/cli/files/npy.cc": r"\b(npy_type|npy_value_type)\(",

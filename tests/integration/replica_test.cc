@@ -1,9 +1,15 @@
 // Three real servers and one client of the C++ library: equal shares, a rolling update, servers that go and stop.
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <csignal>
+#include <cstring>
 #include <memory>
 #include <thread>
 
@@ -24,12 +30,42 @@ std::unique_ptr<RunningServer> start(std::vector<std::string> flags = {}) {
   return std::make_unique<RunningServer>(flags);
 }
 
+// A port that servers share, one after the other, and that no other process is given meanwhile. Its socket is bound and
+// does not listen. It and the server's have SO_REUSEADDR, so that the server may bind the port, too. The kernel gives it
+// neither to programs that ask for any port nor to outgoing connections.
+class HeldPort {
+ public:
+  HeldPort() {
+    const int on = 1;
+    sockaddr_in at{};
+    at.sin_family = AF_INET;
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof at;
+    auto* const address = reinterpret_cast<sockaddr*>(&at);
+    const bool held = setsockopt(socket_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
+                      bind(socket_, address, size) == 0 && getsockname(socket_, address, &size) == 0;
+    EXPECT_TRUE(held) << std::strerror(errno);
+    address_ = "127.0.0.1:" + std::to_string(ntohs(at.sin_port));
+  }
+  ~HeldPort() { close(socket_); }
+  HeldPort(const HeldPort&) = delete;
+  HeldPort& operator=(const HeldPort&) = delete;
+
+  const std::string& address() const { return address_; }
+
+ private:
+  const int socket_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  std::string address_;
+};
+
 struct Fleet {
+  std::array<HeldPort, kReplicas> ports;
   std::array<std::unique_ptr<RunningServer>, kReplicas> servers;
 
   Fleet() {
-    for (auto& server : servers) server = start({"--drain-delay=300ms"});
+    for (size_t i = 0; i < kReplicas; ++i) start_at(i);
   }
+  void start_at(size_t i) { servers[i] = start({"--drain-delay=300ms", "--listen=" + ports[i].address()}); }
   client::Address address() const {
     return client::Address{servers[0]->address(), servers[1]->address(), servers[2]->address()};
   }
@@ -40,9 +76,8 @@ struct Fleet {
   }
   // Plays Kubernetes: the old one ends by SIGTERM, then the new one starts where it listened.
   void replace(size_t i) {
-    const std::string address = servers[i]->address();
     EXPECT_EQ(servers[i]->stop(), 0) << servers[i]->log();
-    servers[i] = start({"--drain-delay=300ms", "--listen=" + address});
+    start_at(i);
   }
 };
 
@@ -167,13 +202,12 @@ TEST(ReplicaTest, TwoKilledAndOneBackFailNoUnaryCall) {
   client::Client client({.address = fleet.address()});
   Load load(&client, 4, false);
   EXPECT_TRUE(load.goes_on(20));
-  const std::string address = fleet.servers[1]->address();
   for (const size_t i : {0, 1}) {
     fleet.servers[i]->signal(SIGKILL);
     EXPECT_EQ(fleet.servers[i]->wait(), 128 + SIGKILL);
   }
   EXPECT_TRUE(load.goes_on(100));
-  fleet.servers[1] = start({"--listen=" + address});
+  fleet.start_at(1);
   const double before = fleet.requests()[2];
   // It gets its share again.
   EXPECT_TRUE(wait_until([&] {

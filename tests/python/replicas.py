@@ -31,7 +31,7 @@ def wait_until(holds: Callable[[], bool]) -> bool:
 class Replica:
     """A server of one thread. Its files lie in `folder`."""
 
-    def __init__(self, folder: Path, *flags: str, listen: str = "127.0.0.1:0") -> None:
+    def __init__(self, folder: Path, *flags: str, listen: str) -> None:
         folder.mkdir(parents=True)
         ready = folder / "ready"
         self._log = folder / "log"
@@ -75,15 +75,60 @@ class Replica:
         self.process.wait()
 
 
+class HeldPort:
+    """A port that the servers of a test share, one after the other, and that no other process is given meanwhile.
+
+    Its sockets are bound and do not listen. They and the server's have SO_REUSEADDR: the server may bind the port, too. The
+    kernel gives it neither to programs that ask for any port nor to outgoing connections.
+    """
+
+    def __init__(self, *hosts: str) -> None:
+        self._hosts = hosts
+        self._sockets: list[socket.socket] = []
+        while not self._hold():
+            self.release()
+
+    def address(self, host: int = 0) -> str:
+        """Where a server may listen, at the host of this number."""
+        return f"{self._hosts[host]}:{self.port}"
+
+    def release(self) -> None:
+        """Gives the port back."""
+        for held in self._sockets:
+            held.close()
+        self._sockets.clear()
+
+    def _hold(self) -> bool:
+        """Whether the port that the first host was given is free at all others."""
+        self.port = 0
+        for host in self._hosts:
+            held = socket.socket()
+            self._sockets.append(held)
+            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                held.bind((host, self.port))
+            except OSError:
+                return False
+            self.port = held.getsockname()[1]
+        return True
+
+
 class Fleet:
-    """Servers that are killed at the end of a test."""
+    """Servers that are killed at the end of a test. Their ports are held: another one may start where one has listened."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._ports: list[HeldPort] = []
         self.replicas: list[Replica] = []
 
-    def start(self, *flags: str, listen: str = "127.0.0.1:0") -> Replica:
-        replica = Replica(self._folder / str(len(self.replicas)), *flags, listen=listen)
+    def hold(self, *hosts: str) -> HeldPort:
+        """A port until the end of the test."""
+        self._ports.append(HeldPort(*hosts))
+        return self._ports[-1]
+
+    def start(self, *flags: str, listen: str | None = None) -> Replica:
+        """A server at `listen`, which must be held; None: at a port of its own."""
+        replica = Replica(self._folder / str(len(self.replicas)), *flags, listen=listen or self.hold("127.0.0.1").address())
         self.replicas.append(replica)
         return replica
 
@@ -91,6 +136,8 @@ class Fleet:
         for replica in self.replicas:
             if replica.process.poll() is None:
                 replica.kill()
+        for port in self._ports:
+            port.release()
 
 
 class NameServer:

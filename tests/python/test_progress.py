@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import svdserve
-from svdserve._display.progress import Estimate, Teller, shown
+from svdserve._display.progress import Estimate, Teller, _Line, shown
 from svdserve.values import Progress
 
 
@@ -96,6 +96,9 @@ def test_overall_and_eta_of_a_call(client, rng, stack):
     assert all(x <= y for x, y in zip(overall, overall[1:])) and overall[-1] == 1
     assert all(p.eta_seconds is None or p.eta_seconds >= 0 for p in told)
     assert {p.matrix for p in told} == ({0, 1, 2} if stack else {0})
+    for p in told:
+        computes = p.stage not in ("upload", "queued", "download")
+        assert p.device == "host:0" if computes else p.stage == "download" or not p.device
 
 
 @pytest.mark.usefixtures("without_tqdm")
@@ -108,6 +111,15 @@ def test_a_line_of_the_terminal(client, rng, monkeypatch):
     assert states[-1].startswith("100% [" + "=" * 30 + "] download, ")
     assert all(len(x.rstrip()) <= len(y) for x, y in zip(states, states[1:]))  # a shorter state leaves no rests
     assert "left" in states[0]
+
+
+def test_the_bar_names_the_devices():
+    file = io.StringIO()
+    line = _Line(file)
+    line(Progress("sweep", sweep=2, device="cuda:0,cuda:1"))
+    line(Progress("sweep", sweep=3, device="cuda:0,\x1bcuda:1", elapsed_seconds=4))
+    line.close()
+    assert file.getvalue() == f"  0% [{' ' * 30}] sweep 3 on cuda:0,cuda:1, 4 s\n"
 
 
 @pytest.mark.usefixtures("without_tqdm")

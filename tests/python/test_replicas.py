@@ -7,6 +7,7 @@ import contextlib
 import json
 import logging
 import signal
+import socket
 import threading
 import time
 
@@ -141,10 +142,8 @@ def test_a_rejected_call_goes_to_the_next_at_once(fakes, svdvals, caplog, code, 
 
 
 @both
-def test_a_server_that_is_gone_costs_no_call(fakes, svdvals):
-    with fake_server.running() as gone:
-        address = gone.address
-    svdvals([address, *addresses_of(fakes[:1])], np.eye(2), repeat=6)
+def test_a_server_that_is_gone_costs_no_call(fleet, fakes, svdvals):
+    svdvals([fleet.hold("127.0.0.1").address(), *addresses_of(fakes[:1])], np.eye(2), repeat=6)
     assert len(fakes[0].requests) == 6
 
 
@@ -179,9 +178,8 @@ def test_a_mistake_is_told_by_one(fakes, svdvals):
     assert sum(len(fake.requests) for fake in fakes) == 1
 
 
-def test_one_that_serves_is_health_enough(address):
-    with fake_server.running() as fake:
-        gone = fake.address
+def test_one_that_serves_is_health_enough(fleet, address):
+    gone = fleet.hold("127.0.0.1").address()
     with svdserve.Client([gone, address]) as client:
         assert client.health(timeout=60) == "SERVING"
     with svdserve.Client([gone, gone]) as client, pytest.raises(svdserve.Unavailable, match=gone):
@@ -252,6 +250,17 @@ def test_a_bad_piece_ends_those_of_all_connections(fakes, svdvals):
     with pytest.raises(svdserve.Internal) as failed:
         svdvals(fake.address, a, piece_bytes=64 << 10, connections=3)
     assert failed.value.reason == "DEVICE_FAULT" and over.wait(60)
+
+
+def test_a_held_port_is_for_servers_of_the_test_alone(fleet):
+    first = fleet.start()
+    first.kill()
+    with socket.socket() as other, pytest.raises(OSError, match="in use"):
+        other.bind(("127.0.0.1", int(first.address.rpartition(":")[2])))
+    second = fleet.start(listen=first.address)
+    assert second.address == first.address
+    with svdserve.Client(second.address) as client:
+        assert client.health(timeout=60) == "SERVING"
 
 
 # --- the rules -----------------------------------------------------------------------------------
@@ -418,19 +427,19 @@ def test_a_stopped_server_is_left(fleet):
 def test_two_are_killed_and_a_new_one_is_found_by_its_name(fleet):
     """The connection's age is what has gRPC ask for the name again."""
     age = "--max-connection-age=3s"
-    first = fleet.start(age)
-    port = first.address.rpartition(":")[2]
-    servers = [first, *(fleet.start(age, listen=f"127.0.0.{i}:{port}") for i in (2, 3))]
+    hosts = ["127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4"]
+    held = fleet.hold(*hosts)
+    servers = [fleet.start(age, listen=held.address(i)) for i in range(3)]
     with name_server() as names:
-        names.addresses = ["127.0.0.1", "127.0.0.2", "127.0.0.3"]
-        with load_of(f"dns://127.0.0.1:{names.port}/svdserve.test:{port}") as load:
+        names.addresses = hosts[:3]
+        with load_of(f"dns://127.0.0.1:{names.port}/svdserve.test:{held.port}") as load:
             assert load.goes_on(60)
             assert wait_until(lambda: all(server.requests() > 5 for server in servers))
             for server in servers[:2]:
                 server.kill()
             assert load.goes_on(60)
-            new = fleet.start(age, listen=f"127.0.0.4:{port}")
-            names.addresses = ["127.0.0.3", "127.0.0.4"]
+            new = fleet.start(age, listen=held.address(3))
+            names.addresses = hosts[2:]
             before = servers[2].requests()
 
             def has_its_share():

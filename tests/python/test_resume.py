@@ -34,11 +34,9 @@ class Survivor:
         self.checkpoints.mkdir(mode=0o700)
         self.fleet = Fleet(folder / "servers")
         (folder / "servers").mkdir()
-        # An address that nobody else uses: while the server is down, nobody takes its port.
-        address = "127." + ".".join(str(random.SystemRandom().randint(1, 254)) for _ in range(3))
-        self.server = self._start(f"{address}:0")
+        self.server = self._start()
 
-    def _start(self, listen: str):
+    def _start(self, listen: str | None = None):
         """One that saves a state whenever it can."""
         return self.fleet.start(f"--checkpoint-dir={self.checkpoints}", "--checkpoint-interval=0s", listen=listen)
 

@@ -1,5 +1,6 @@
 """TLS and mutual TLS with the real server, and certificates made for the occasion."""
 
+import re
 import shutil
 import subprocess
 
@@ -17,19 +18,23 @@ RETRY = svdserve.RetryPolicy(max_attempts=1)
 
 @pytest.fixture(scope="module")
 def pki(tmp_path_factory):
-    """A folder with a certificate authority ca.pem, and server.pem, client.pem and their keys."""
+    """A folder with a certificate authority ca.pem, and server.pem, client.pem and their keys. expired.pem is client.pem of
+    the day before, and nobody knows the authority stranger.pem."""
     folder = tmp_path_factory.mktemp("pki")
 
     def openssl(*arguments):
         subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)
 
     new_key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    openssl("req", "-x509", *new_key, "-days", "2", "-subj", "/CN=test authority", "-keyout", "ca.key", "-out", "ca.pem")
+    for name in ("ca", "stranger"):
+        openssl("req", "-x509", *new_key, "-days", "2", "-subj", f"/CN=test {name}", "-keyout", f"{name}.key", "-out",
+                f"{name}.pem")
     for name, host in (("server", "svdserve"), ("client", "svdserve"), ("other", "other")):
         (folder / f"{name}.ext").write_text(f"subjectAltName=DNS:{host}.test\n")
         openssl("req", *new_key, "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.csr")
         openssl("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial",
                 "-days", "2", "-extfile", f"{name}.ext", "-out", f"{name}.pem")
+    openssl("x509", "-req", "-in", "client.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-days", "-1", "-out", "expired.pem")
     return folder
 
 
@@ -53,6 +58,32 @@ def test_mutual_tls(start_server, pki):
         unknown = svdserve.Tls(ca=pki / "ca.pem", server_name="svdserve.test")
         with svdserve.Client(address, tls=unknown, retry=RETRY) as client, pytest.raises(svdserve.Unavailable):
             client.svdvals(np.eye(3), timeout=60)
+
+
+def test_errors_name_what_is_wrong(start_server, pki):
+    own = {"ca": pki / "ca.pem", "server_name": "svdserve.test"}
+    closed = r"the server at ADDRESS closed the connection \(.*\); "
+    refused = closed + r"the certificate in Tls\(cert=\) must not have expired, and an authority of .* --tls-client-ca"
+    unknown = r"the certificate of the server at ADDRESS is not trusted, or has expired \(.*\); give .* in Tls\(ca=\)"
+    cases = {
+        "tls": [(False, closed + r"if it has TLS, give tls=svdserve.Tls\(ca=\) with the authority"), (True, unknown),
+                (svdserve.Tls(ca=pki / "stranger.pem"), unknown),
+                (svdserve.Tls(ca=pki / "ca.pem", server_name="other.test"),
+                 r"the certificate of .* ADDRESS is for another name \(.*\); give .* in Tls\(server_name=\), or in address")],
+        "plain": [(svdserve.Tls(**own), r"the server at ADDRESS has no TLS \(WRONG_VERSION_NUMBER.*\); leave tls out")],
+        "mutual": [(svdserve.Tls(**own), closed + r"if it asks for a client certificate, give Tls\(cert=, key=\)"),
+                   (svdserve.Tls(**own, cert=pki / "expired.pem", key=pki / "client.key"), refused),
+                   (svdserve.Tls(**own, cert=pki / "stranger.pem", key=pki / "stranger.key"), refused),
+                   (svdserve.Tls(**own, cert=pki / "client.pem", key=pki / "other.key"),
+                    r"no connection to .* ADDRESS: gRPC cannot use the PEM texts; Tls\(key=\) must belong to Tls\(cert=\)")]}
+    files = (f"--tls-cert={pki / 'server.pem'}", f"--tls-key={pki / 'server.key'}")
+    flags = {"tls": files, "plain": (), "mutual": (*files, f"--tls-client-ca={pki / 'ca.pem'}")}
+    for kind, mistakes in cases.items():
+        with start_server(*flags[kind]) as address:
+            for tls, said in mistakes:
+                with svdserve.Client(address, tls=tls, retry=RETRY) as client, pytest.raises(svdserve.Unavailable) as raised:
+                    client.svdvals(np.eye(3), timeout=60)
+                assert re.match(said.replace("ADDRESS", re.escape(address)), str(raised.value)), (kind, str(raised.value))
 
 
 def large_call(address, pki, name, matrix, resume=b""):
@@ -101,3 +132,12 @@ def test_only_the_same_certificate_goes_on_with_a_matrix(start_server, pki, tmp_
 def test_files_that_are_not_there(pki):
     with pytest.raises(OSError):
         svdserve.Client("127.0.0.1:1", tls=svdserve.Tls(ca=pki / "none.pem"))
+
+
+def test_files_of_another_kind(pki):
+    for tls, said in ((svdserve.Tls(ca=pki / "ca.key"), f"ca: {pki / 'ca.key'} has no CERTIFICATE"),
+                      (svdserve.Tls(cert=pki / "client.pem", key=pki / "client.pem"),
+                       f"key: {pki / 'client.pem'} has no PRIVATE KEY"),
+                      (svdserve.Tls(ca=b"ca.pem"), "ca: the text is not PEM")):
+        with pytest.raises(ValueError, match=re.escape(said)):
+            svdserve.Client("127.0.0.1:1", tls=tls)

@@ -276,6 +276,8 @@ TEST(LargeCodecTest, ProgressAndSummary) {
   progress.queued = false;
   progress.factor.stage = LargeStage::kFinish;
   progress.factor.off_diagonal = 0.5;
+  progress.device = "cuda:0,cuda:1";
+  EXPECT_EQ(parsed(progress).progress().device(), "cuda:0,cuda:1");
   EXPECT_EQ(parsed(progress).progress().stage(), v1::LARGE_STAGE_FINISH);
   EXPECT_EQ(parsed(progress).progress().off_diagonal(), 0.5);
 

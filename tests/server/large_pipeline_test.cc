@@ -120,6 +120,7 @@ TEST_F(LargePipelineTest, TheWholeLifeOfALargeMatrix) {
   while (true) {  // what was known when the last was written, then the newest
     const auto progress = std::get<LargeProgressReport>(*call.write());
     clock.advance(absl::Seconds(1));
+    EXPECT_EQ(progress.device, progress.queued ? "" : "fake:0");
     if (progress.factor.sweep == 0) continue;
     EXPECT_FALSE(progress.queued);
     EXPECT_EQ(progress.factor.stage, LargeStage::kSweep);

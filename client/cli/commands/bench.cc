@@ -13,6 +13,7 @@
 #include "client/cli/commands/commands.h"
 #include "client/cli/commands/request_words.h"
 #include "client/cli/context.h"
+#include "client/cli/data_type.h"
 #include "client/cli/load/load.h"
 #include "client/cli/load/measurement.h"
 #include "client/cli/load/process_usage.h"
@@ -56,7 +57,7 @@ std::optional<std::vector<Workload>> make_mix(const BenchOptions& o, const clien
     if (o.problem != "svd" && shape->rows != shape->cols)
       return *why = "--shape: \"" + shape_text + "\" must be square with --problem " + o.problem, std::nullopt;
     for (const std::string& type_text : split_list(o.dtypes)) {
-      const auto type = parse_dtype(type_text);
+      const auto type = parse_data_type(type_text);
       if (!type) return *why = "--dtype: \"" + type_text + "\" is not " + kDataTypeNames, std::nullopt;
       const int64_t matrix_bytes = shape->rows * shape->cols * static_cast<int64_t>(client::element_bytes(*type));
       const int64_t count = o.request_bytes > 0 ? std::max<int64_t>(o.request_bytes / matrix_bytes, 1) : o.count;
@@ -160,8 +161,7 @@ bool write_csv(const std::string& path, const Measurement& m) {
 void declare(BenchOptions* o, Arguments* a) {
   a->section("Requests");
   a->option("--shape", "MxN,...", "shapes, each MxN or MxN:WEIGHT, mixed at random", &o->shapes);
-  a->option("--dtype", "T,...", "f32, f64, c64, c128, f16, bf16, c32, i16, ci16; each shape is sent in each type",
-            &o->dtypes);
+  a->option("--dtype", "T,...", absl::StrCat(kDataTypeNames, ";\neach shape is sent in each type"), &o->dtypes);
   a->option("--count", "N", "matrices in each request", &o->count, 1);
   a->option("--request-bytes", "N", "instead: as many matrices as fill N bytes; 0: by --count", &o->request_bytes, 0);
   declare_problem(a, &o->problem, &o->method);

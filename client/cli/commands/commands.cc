@@ -73,28 +73,6 @@ client::Status with_option(client::Status status) {
   return status;
 }
 
-// The next step of a user whose client and server do not agree on encryption; empty: the reason is another.
-std::string about_tls(const Connection& connection, const std::string& why) {
-  const auto says = [&](const char* words) { return why.find(words) != std::string::npos; };
-  const std::string server = absl::StrCat("the server at ", connection.address());
-  if (says("is not in peer certificate")) {
-    return absl::StrCat("the certificate of ", server, " has another name (", why,
-                        "); give one that it has by --tls-server-name, or in --address");
-  }
-  if (says("wrong version number"))
-    return absl::StrCat(server, " has no TLS (", why, "); leave the options of TLS out");
-  if (says("certificate verify failed")) {
-    return absl::StrCat(server, " has a certificate that is not trusted (", why,
-                        "); give the file of the authority that signed it by --tls-ca");
-  }
-  if (!connection.uses_tls() && (says("Socket closed") || says("onnection reset") || says("roken pipe"))) {
-    return absl::StrCat(server, " closed the connection (", why, "); if it has TLS, give --tls-ca FILE, or --tls");
-  }
-  if (!client::is_about_tls(why)) return "";
-  return absl::StrCat("no encrypted connection to ", connection.address(), " (", why,
-                      "). Check the files of --tls-ca, --tls-cert and --tls-key; a server without TLS takes none");
-}
-
 // Errors for people: files and the command line have no code of gRPC, and the client's own have other words here.
 std::string error_text(const Context& context, const client::Status& status) {
   const bool is_local = status.code == client::Code::kUnknown || (status.code == client::Code::kInvalidArgument &&
@@ -106,11 +84,8 @@ std::string error_text(const Context& context, const client::Status& status) {
     const double seconds = std::chrono::duration<double>(*timeout).count();
     return absl::StrCat("no reply within ", duration_text(seconds), ", the limit that --timeout sets");
   }
-  if (const std::string why = client::why_unreachable(status); !why.empty()) {
-    if (std::string about = about_tls(context.connection, why); !about.empty()) return about;
-    return absl::StrCat("no server at ", context.connection.address(), " (", why,
-                        "). Start one with svdserve, or name its address by --address or SVDSERVE_ADDRESS");
-  }
+  const bool is_unreachable = status.code == client::Code::kUnavailable && !status.parameter.empty();
+  if (is_unreachable) return with_option_names(status.message);
   return status.to_string();
 }
 

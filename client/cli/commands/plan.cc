@@ -8,6 +8,7 @@
 #include "client/cli/commands/commands.h"
 #include "client/cli/commands/request_words.h"
 #include "client/cli/context.h"
+#include "client/cli/data_type.h"
 #include "client/cli/printable.h"
 #include "client/cli/report/units.h"
 
@@ -56,7 +57,7 @@ std::optional<std::string> read_words(PlanArguments* to) {
   if (!(to->demand.requests_per_second > 0)) return "--rate must be given, above 0";
   const auto shape = parse_shape(to->shape);
   if (!shape || to->shape.find(':') != std::string::npos) return "--shape: \"" + to->shape + "\" is not MxN";
-  const auto type = parse_dtype(to->dtype);
+  const auto type = parse_data_type(to->dtype);
   if (!type) return "--dtype: \"" + to->dtype + "\" is not " + kDataTypeNames;
   to->batch = {.rows = shape->rows, .cols = shape->cols, .count = to->count, .data_type = *type};
   if (auto wrong = read_problem(to->problem, to->method, &to->compute)) return wrong;

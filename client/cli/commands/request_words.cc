@@ -30,13 +30,6 @@ const std::vector<ProblemAndMethods>& problems() {
 
 }  // namespace
 
-std::optional<client::DataType> parse_dtype(const std::string& text) {
-  for (int i = 0; i <= static_cast<int>(client::DataType::kLast); ++i) {
-    if (const auto t = static_cast<client::DataType>(i); text == name(t)) return t;
-  }
-  return std::nullopt;
-}
-
 std::optional<ShapeAndWeight> parse_shape(const std::string& text) {
   const std::vector<std::string> parts = absl::StrSplit(text, ':');
   const std::vector<std::string> sides = absl::StrSplit(parts[0], 'x');

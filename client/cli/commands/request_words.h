@@ -11,9 +11,6 @@
 
 namespace svdserve::cli {
 
-inline constexpr char kDataTypeNames[] = "f32, f64, c64, c128, f16, bf16, c32, i16 or ci16";
-std::optional<client::DataType> parse_dtype(const std::string& text);
-
 // "MxN" or "MxN:WEIGHT".
 struct ShapeAndWeight {
   int64_t rows, cols;

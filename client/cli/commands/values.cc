@@ -37,8 +37,8 @@ Arguments declared(ValuesArguments* to) {
       "svdctl values [options] IN.npy...",
       "Computes the singular values of the matrices in a file: shape (..., m, n) gives (..., min(m, n)), as\n"
       "numpy.linalg.svd(a, compute_uv=False) does. The file is .npy, an array of .npz (a.npz:name), Matrix Market,\n"
-      "CSV, or raw numbers. Any byte order, C or Fortran order; integers become f8, f2 becomes f4. Prints the largest, "
-      "the smallest, condition, numerical rank and the first values.\n"
+      "CSV, or raw numbers. Any byte order, C or Fortran order; integers become f64, and values of 16-bit numbers\n"
+      "are f32. Prints the largest, the smallest, condition, numerical rank and the first values.\n"
       "A matrix is large if it exceeds the server's max values or max dimension, or does not fit a\n"
       "message. Each large matrix is uploaded in chunks, with a progress bar on a terminal.\n"
       "Several files go in one request where they fit a message; their shapes and types may differ. Large matrices go\n"

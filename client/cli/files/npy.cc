@@ -211,8 +211,7 @@ std::string npy_header(const std::string& type, const std::vector<int64_t>& shap
 std::string npy_type(client::DataType type) {
   const client::DataType results = result_type(type);
   const bool is_complex = results == client::DataType::kC64 || results == client::DataType::kC128;
-  const bool is_integer = type == client::DataType::kI16 || type == client::DataType::kCI16;
-  return absl::StrCat(is_integer ? "i" : is_complex ? "c" : "f", client::element_bytes(type));
+  return absl::StrCat(is_complex ? "c" : "f", client::element_bytes(results));
 }
 
 std::string npy_value_type(client::DataType type) { return absl::StrCat("f", client::value_bytes(type)); }

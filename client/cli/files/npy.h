@@ -15,7 +15,9 @@ namespace svdserve::cli {
 
 // The header of a .npy file. Versions 1, 2 and 3.
 struct NpyHeader {
-  char kind = 0;  // as in NumPy: b bool, i signed, u unsigned, f float, c complex
+  // As in NumPy: b bool, i signed, u unsigned, f float, c complex. Raw numbers may be of types that NumPy lacks, too:
+  // c of 4 bytes, w bfloat16, z complex integers.
+  char kind = 0;
   int item_bytes = 0;
   bool big_endian = false;
   bool fortran_order = false;
@@ -51,9 +53,9 @@ struct MatrixStack {
 
 // Makes the last two dimensions matrices: no copy where the file's bytes can be sent as they lie, as half precision can.
 // Integers and bools become f64, as in numpy.linalg; extended precision is refused, as there. exponent: integers of 16
-// bits, and no others, are sent as they are, times 2^exponent.
+// bits, and no others, are sent as they are, times 2^exponent; complex ones need it.
 client::Result<MatrixStack> to_matrices(NpyArray array, std::optional<int32_t> exponent = std::nullopt);
-// The same matrices as f32 where they are f16 or i16, for calls that take no 16-bit numbers.
+// The same matrices as f32 or c64 where they are of 16-bit numbers, for calls that take none.
 MatrixStack widened(MatrixStack stack);
 // The diagonal of J: an array of one dimension, or one row or column, of numbers 1 and -1 of any type.
 client::Result<std::vector<int8_t>> to_signature(const NpyArray& array);
@@ -61,7 +63,7 @@ client::Result<std::vector<int8_t>> to_signature(const NpyArray& array);
 // The head of a little-endian file of `type`, 'f' (float) or 'c' (complex) and the bytes of an item, such as "c8":
 // version 1, padded to 64 bytes.
 std::string npy_header(const std::string& type, const std::vector<int64_t>& shape, bool fortran_order = false);
-// "f2", "i2", "c16" and so on: of the matrices, and of their singular values.
+// "f4", "c16" and so on: of the results of such matrices, and of their singular values.
 std::string npy_type(client::DataType type);
 std::string npy_value_type(client::DataType type);
 

@@ -1,6 +1,7 @@
 // From the array in a file to a stack of matrices, and back to a file.
 
 #include <algorithm>
+#include <bit>
 #include <charconv>
 #include <cmath>
 #include <cstring>
@@ -53,6 +54,13 @@ double half_to_double(uint16_t bits) {
   return bits >> 15 != 0 ? -size : size;
 }
 
+// A part of an element of a 16-bit type. Exact.
+float narrow_to_float(uint16_t bits, DataType type, int32_t exponent) {
+  if (type == DataType::kBF16) return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
+  const bool is_integer = type == DataType::kI16 || type == DataType::kCI16;
+  return static_cast<float>(is_integer ? std::ldexp(static_cast<int16_t>(bits), exponent) : half_to_double(bits));
+}
+
 // Any real number of the file, but extended precision.
 double to_real(const std::byte* item, const NpyHeader& h) {
   if (h.kind != 'f') return to_double(item, h);
@@ -65,15 +73,20 @@ double to_real(const std::byte* item, const NpyHeader& h) {
 // The element types of the service; integers and bools become kF64, but for those of 16 bits that have an exponent.
 Result<DataType> data_type(const NpyHeader& h, bool has_exponent) {
   if (has_exponent && h.kind == 'i' && h.item_bytes == 2) return DataType::kI16;
+  if (has_exponent && h.kind == 'z') return DataType::kCI16;
   if (has_exponent) return refused("--exponent is for integers of 16 bits with a sign, as NumPy's int16; leave it out");
+  if (h.kind == 'z')
+    return refused("ci16 needs --exponent E: its integers are times 2^E, so 0 leaves them as they are");
+  if (h.kind == 'w') return DataType::kBF16;
   if (h.kind == 'f' && h.item_bytes == 2) return DataType::kF16;
   if (h.kind == 'f' && h.item_bytes == 4) return DataType::kF32;
   if (h.kind == 'f' && h.item_bytes == 8) return DataType::kF64;
+  if (h.kind == 'c' && h.item_bytes == 4) return DataType::kC32;
   if (h.kind == 'c' && h.item_bytes == 8) return DataType::kC64;
   if (h.kind == 'c' && h.item_bytes == 16) return DataType::kC128;
   if (h.kind == 'f' || h.kind == 'c') {
-    return refused(absl::StrCat("arrays of dtype ", std::string(1, h.kind), h.item_bytes,
-                                " are not supported, as in numpy.linalg; convert with astype"));
+    return refused(absl::StrCat("numbers of extended precision, NumPy's ", h.kind == 'c' ? "clongdouble" : "longdouble",
+                                ", are not supported, as in numpy.linalg; convert with astype"));
   }
   return DataType::kF64;
 }
@@ -153,7 +166,7 @@ Result<MatrixStack> to_matrices(NpyArray array, std::optional<int32_t> exponent)
   b.owner = std::move(array.owner);
   if (empty) return stack;
 
-  const bool is_sent_as_it_is = h->kind == 'f' || h->kind == 'c' || *type == DataType::kI16;
+  const bool is_sent_as_it_is = *type != DataType::kF64 || h->kind == 'f';
   if (!is_sent_as_it_is || h->big_endian) {
     const Bytes numbers = converted(static_cast<const std::byte*>(b.data), b.count * b.rows * b.cols, *h, *type);
     b.data = numbers.get();
@@ -172,20 +185,18 @@ Result<MatrixStack> to_matrices(NpyArray array, std::optional<int32_t> exponent)
 
 MatrixStack widened(MatrixStack stack) {
   client::Batch& b = stack.batch;
-  if (b.data_type != DataType::kF16 && b.data_type != DataType::kI16) return stack;
-  const int64_t items = b.count * b.rows * b.cols;
+  const DataType wide = result_type(b.data_type);
+  if (b.data_type == wide) return stack;
+  const int64_t numbers = b.count * b.rows * b.cols * (wide == DataType::kC64 ? 2 : 1);
   const auto* const from = static_cast<const std::byte*>(b.data);
-  Bytes out = allocate(static_cast<size_t>(items) * sizeof(float));
-  for (int64_t i = 0; i < items; ++i) {
-    const auto bits = read_as<uint16_t>(from + i * 2);
-    const double number =
-        b.data_type == DataType::kF16 ? half_to_double(bits) : std::ldexp(static_cast<int16_t>(bits), b.exponent);
-    const auto single = static_cast<float>(number);  // exact
-    std::memcpy(out.get() + static_cast<size_t>(i) * sizeof(float), &single, sizeof(float));
+  Bytes out = allocate(static_cast<size_t>(numbers) * sizeof(float));
+  for (int64_t i = 0; i < numbers; ++i) {
+    const float number = narrow_to_float(read_as<uint16_t>(from + i * 2), b.data_type, b.exponent);
+    std::memcpy(out.get() + static_cast<size_t>(i) * sizeof(float), &number, sizeof(float));
   }
   b.data = out.get();
   b.owner = std::move(out);
-  b.data_type = DataType::kF32;
+  b.data_type = wide;
   b.exponent = 0;
   return stack;
 }

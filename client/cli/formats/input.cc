@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "client/cli/data_type.h"
 #include "client/cli/files/file_bytes.h"
 #include "client/cli/files/file_error.h"
 #include "client/cli/formats/csv.h"
@@ -99,11 +100,13 @@ void InputFormat::declare(Arguments* a) {
       &format);
   a->choices({std::begin(kFormats), std::end(kFormats)});
   a->option("--shape", "M,N", "the input has raw numbers without a head, in an array of this shape", &shape);
-  a->option("--dtype", "T", "of raw numbers: f16, f32, f64, c64, c128, or a type of NumPy such as >c8;\ndefault: f64",
+  a->option("--dtype", "T",
+            absl::StrCat("of raw numbers: ", kDataTypeNames, ";\n",
+                         "c32, ci16: complex of two 16-bit numbers; or a type of NumPy such as >c8;\ndefault: f64"),
             &dtype);
   a->option("--exponent", "E",
             "send integers of 16 bits as they are, times 2^E, E from -126 to 112, and compute\nin f32; without it they "
-            "are computed in f64",
+            "are computed in f64. ci16 needs it",
             &exponent);
 }
 

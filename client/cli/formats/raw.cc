@@ -5,18 +5,26 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "client/cli/arguments.h"
+#include "client/cli/data_type.h"
 #include "client/cli/files/file_error.h"
 
 namespace svdserve::cli {
 namespace {
 
-// The service's names, in NumPy's words.
-std::string numpy_type(const std::string& dtype) {
-  for (const auto type : {client::DataType::kF16, client::DataType::kF32, client::DataType::kF64,
-                          client::DataType::kC64, client::DataType::kC128}) {
-    if (dtype == name(type)) return npy_type(type);
-  }
-  return dtype.empty() ? "f8" : dtype;
+// Sets kind, item_bytes and big_endian. A name of the service goes before NumPy's, which are other types for f16, c32.
+bool set_type(const std::string& dtype, NpyHeader* h) {
+  using client::DataType;
+  const auto type = dtype.empty() ? DataType::kF64 : parse_data_type(dtype);
+  if (!type) return parse_type(dtype, h).ok();
+  const DataType results = result_type(*type);
+  const bool is_complex = results == DataType::kC64 || results == DataType::kC128;
+  h->item_bytes = static_cast<int>(client::element_bytes(*type));
+  h->kind = *type == DataType::kBF16   ? 'w'
+            : *type == DataType::kI16  ? 'i'
+            : *type == DataType::kCI16 ? 'z'
+            : is_complex               ? 'c'
+                                       : 'f';
+  return true;
 }
 
 }  // namespace
@@ -28,8 +36,9 @@ client::Result<NpyArray> read_raw(FileBytes file, const std::string& shape, cons
     if (!size || *size < 0) return input_error("--shape: \"" + shape + "\" is not a list of sizes, such as 1000,4,4");
     array.header.shape.push_back(*size);
   }
-  if (!parse_type(numpy_type(dtype), &array.header).ok()) {
-    return input_error("--dtype: \"" + dtype + "\" is not f16, f32, f64, c64, c128 or a type of NumPy such as <f4");
+  if (!set_type(dtype, &array.header)) {
+    return input_error(
+        absl::StrCat("--dtype: \"", dtype, "\" is neither ", kDataTypeNames, " nor a type of NumPy such as <f4"));
   }
   const auto bytes = array_bytes(array.header);
   if (!bytes || *bytes != file.bytes.size()) {

@@ -10,7 +10,8 @@
 
 namespace svdserve::cli {
 
-// An array in C order. shape: "1000,4,4" or "1000x4x4"; dtype: "f32" and the like, or as NumPy has it, "<f4"; empty: f64.
+// An array in C order. shape: "1000,4,4" or "1000x4x4"; dtype: one of kDataTypeNames, or as NumPy has it, "<f4"; empty:
+// f64. A name that both have is the service's: c32 is two binary16.
 // Fails where the file is not as long as they say.
 client::Result<NpyArray> read_raw(FileBytes file, const std::string& shape, const std::string& dtype);
 

@@ -172,7 +172,7 @@ Status Core::attempt(grpc::GenericStub& stub, const char* method, const grpc::By
   }
   if (status.ok()) return {};
   if (stop.stop_requested()) return cancelled();
-  return from_grpc(status);
+  return from_grpc(status, options_);
 }
 
 Status Core::call(const char* method, const grpc::ByteBuffer& request, const CallOptions& options, Deadline deadline,

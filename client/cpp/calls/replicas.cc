@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "client/cpp/wire/address.h"
+
 namespace svdserve::client::internal {
 namespace {
 
@@ -66,18 +68,6 @@ std::shared_ptr<grpc::Channel> make_channel(const ClientOptions& o, const std::s
 }
 
 }  // namespace
-
-std::vector<std::string> split_addresses(const std::string& addresses) {
-  std::vector<std::string> all;
-  for (size_t begin = 0; begin <= addresses.size();) {
-    const size_t end = std::min(addresses.find(',', begin), addresses.size());
-    const std::string one = addresses.substr(begin, end - begin);
-    const size_t first = one.find_first_not_of(' ');
-    all.push_back(first == std::string::npos ? "" : one.substr(first, one.find_last_not_of(' ') + 1 - first));
-    begin = end + 1;
-  }
-  return all;
-}
 
 // --- which replica ------------------------------------------------------------------------------
 

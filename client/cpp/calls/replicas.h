@@ -32,9 +32,6 @@ class RetryBudget {
   double tokens_ = kMost;
 };
 
-// The addresses of a list, "a:1,b:2".
-std::vector<std::string> split_addresses(const std::string& addresses);
-
 // Which replicas take calls. A replica that is out of reach or drains is left for a while, 0.1 s at first and 5 s at
 // most. It comes back when a health check found it serving. One that rejects a call for load is left for as long as it
 // says, 1 s at most. While none takes calls, the one that is due first gets them. No clock of its own: callers tell the

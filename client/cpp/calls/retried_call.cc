@@ -24,7 +24,7 @@ void RetriedCall::attempt() {
 }
 
 void RetriedCall::on_answer(const grpc::Status& answer) {
-  Status status = from_grpc(answer);
+  Status status = from_grpc(answer, core_.options());
   const auto delay = route_.after(status);
   bool at_once = false;
   {

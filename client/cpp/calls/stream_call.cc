@@ -285,7 +285,7 @@ void StreamCall::OnDone(const grpc::Status& grpc_status) {
   std::map<uint64_t, Request> dropped;
   {
     std::lock_guard lock(mutex_);
-    if (status_.ok()) status_ = cancelled_ ? cancelled() : from_grpc(grpc_status);
+    if (status_.ok()) status_ = cancelled_ ? cancelled() : from_grpc(grpc_status, core_.options());
     for (const auto& [id, request] : pending_) {
       Status status = status_.ok() ? failure(Code::kUnavailable, "", "the server ended the stream early") : status_;
       answer(id, std::move(status), {}, {});

@@ -29,6 +29,7 @@ void read(const v1::LargeProgress& from, LargeProgress* to) {
   to->rotations = from.rotations();
   to->proper_rotations = from.proper_rotations();
   to->off_diagonal = from.off_diagonal();
+  to->device = from.device();
 }
 
 LargeReport read(const v1::LargeSummary& from) {

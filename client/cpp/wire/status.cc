@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "client/cpp/prepared.h"
+#include "client/cpp/wire/unreachable.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
 
@@ -30,19 +31,6 @@ std::string Status::to_string() const {
   const bool is_callers_mistake = code == Code::kInvalidArgument || code == Code::kNotFound;
   if (!request_id.empty() && !is_callers_mistake) s += " [request " + request_id + "]";
   return s;
-}
-
-std::string why_unreachable(const Status& status) {
-  if (status.code != Code::kUnavailable || !status.reason.empty()) return "";
-  const bool connects = status.message.find("onnect") != std::string::npos;
-  const bool resolves = status.message.find("resolution") != std::string::npos;
-  if (!connects && !resolves) return "";
-  const size_t colon = status.message.rfind(": ");
-  return status.message.substr(colon == std::string::npos ? 0 : colon + 2);
-}
-
-bool is_about_tls(const std::string& why) {
-  return why.find("SSL") != std::string::npos || why.find("andshake") != std::string::npos;
 }
 
 Error::Error(Status status)
@@ -89,7 +77,7 @@ Status from_rpc(const google::rpc::Status& status) {
   return s;
 }
 
-Status from_grpc(const grpc::Status& status) {
+Status from_grpc(const grpc::Status& status, const ClientOptions& options) {
   Status s;
   s.code = to_code(status.error_code());
   s.message = status.error_message();
@@ -110,7 +98,7 @@ Status from_grpc(const grpc::Status& status) {
     s.reason = name(s.code);
     s.message = "no reply within the timeout";
   }
-  return s;
+  return explain_unreachable(std::move(s), options);
 }
 
 Status invalid(std::string field, std::string message) {

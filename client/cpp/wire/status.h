@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <string>
 
+#include "client/cpp/client.h"
 #include "client/cpp/types.h"
 
 namespace grpc {
@@ -16,7 +17,8 @@ class Status;
 
 namespace svdserve::client::internal {
 
-Status from_grpc(const grpc::Status& status);        // with the details in its trailer, if any
+// With the details in its trailer, if any. options: the client's, which the text of a server out of reach names.
+Status from_grpc(const grpc::Status& status, const ClientOptions& options);
 Status from_rpc(const google::rpc::Status& status);  // of one request of a stream
 
 // A refusal by the client itself, in the words that the server would use.

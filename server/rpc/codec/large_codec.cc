@@ -156,6 +156,7 @@ v1::LargeProgress wire_progress(const LargeProgressReport& from) {
   to.set_off_diagonal(from.factor.off_diagonal);
   to.set_fraction(from.factor.fraction);
   to.set_elapsed_seconds(absl::ToDoubleSeconds(from.elapsed));
+  to.set_device(from.device);
   return to;
 }
 

@@ -246,7 +246,7 @@ Status LargeCall::drive(grpc::ClientContext& context, grpc::CompletionQueue& que
         rpc_->Read(&received_, tag_of(Event::kRead));
         break;
       case Event::kFinished:
-        return from_grpc(status);
+        return from_grpc(status, core_.options());
     }
   }
   return failure(Code::kInternal, "", "the call's completion queue was shut down before the call ended");

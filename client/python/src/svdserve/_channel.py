@@ -143,7 +143,6 @@ class ChannelSettings:
             raise ValueError(f"max_message_bytes is {max_message_bytes}, but must be 1 .. {_LARGEST_MESSAGE_BYTES}")
         if silence_timeout is not None and not silence_timeout > 0:
             raise ValueError(f"silence_timeout is {silence_timeout}, but must be above 0 seconds; None is for the default")
-        tls = Tls() if tls is True else tls
         self.address = ",".join(self.addresses)
         self.retry = retry or RetryPolicy()
         self.piece_bytes = piece_bytes
@@ -153,8 +152,9 @@ class ChannelSettings:
         self.lanes = min(connections, _MOST_LANES)
         self.rotation = Rotation(self.addresses, random.randrange(len(self.addresses)))
         self._max_message_bytes = max_message_bytes
-        self._credentials = tls.credentials() if isinstance(tls, Tls) else None
-        server_name = tls.server_name if isinstance(tls, Tls) else None
+        self.tls = tls if isinstance(tls, Tls) else Tls() if tls else None
+        self._credentials = self.tls.credentials() if self.tls else None
+        server_name = self.tls.server_name if self.tls else None
         self._options = (*CHANNEL_OPTIONS, ("grpc.max_receive_message_length", max_message_bytes),
                          *_keepalive(silence_timeout, self.rotation.width > 1),
                          *((("grpc.ssl_target_name_override", server_name),) if server_name else ()))

@@ -170,7 +170,7 @@ class Client:
         OSError: a file of `tls` cannot be read.
         TypeError: `address` is no str, nor a list of them.
         ValueError: `address` has no port or is a URL, a number is below 1, max_message_bytes is above 2**31 - 1, or `tls`
-            holds half of a certificate and its key.
+            has a file of another kind, or half of a certificate and its key.
 
     The first call makes the connection, and raises Unavailable if the server cannot be reached. Close the client when it
     is no longer needed, or use it in a `with` statement.
@@ -879,7 +879,7 @@ class Client:
                 reply = self._connections.stub(replica).health_check(request, timeout=deadline.share(servers - replica))
                 return health_name(there(reply).status)
             except grpc.RpcError as error:
-                return from_rpc_error(error, self._closed.is_set(), self._settings.addresses[replica])
+                return from_rpc_error(error, self._closed.is_set(), self._settings.addresses[replica], self._settings.tls)
 
         return best_health(ask(replica) for replica in range(servers))
 
@@ -1008,7 +1008,7 @@ class Client:
             except grpc.FutureCancelledError:
                 raise closed_error() from None
             except grpc.RpcError as rpc_error:
-                error = from_rpc_error(rpc_error, self._closed.is_set(), route.address)
+                error = from_rpc_error(rpc_error, self._closed.is_set(), route.address, self._settings.tls)
                 pause = pause_after(error, route.pause(error, deadline.left()), deadline.left())
                 if pause is None:
                     self._limits = None  # the server may have been replaced by one with others

@@ -221,7 +221,7 @@ class Factor:
         if stage != "upload":  # of that this side knows more
             fraction = min(p.fraction, 1.0) if p.fraction > 0 else 0.0  # 0 for NaN, too
             self._tell(stage=stage, fraction=fraction, sweep=p.sweep, rotations=p.rotations,
-                       proper_rotations=p.proper_rotations, off_diagonal=p.off_diagonal)
+                       proper_rotations=p.proper_rotations, off_diagonal=p.off_diagonal, device=p.device)
 
     def _take_chunk(self, reply: Reply) -> None:
         name = _PLANES.get(reply.message.factor, "")

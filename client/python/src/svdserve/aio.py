@@ -89,7 +89,7 @@ class AsyncClient(AsyncVerbs):
                 reply = await self._connections.stub(replica).health_check(request, timeout=share)
                 return health_name(reply.status)
             except grpc.aio.AioRpcError as error:
-                return from_rpc_error(error, self._closed, self._settings.addresses[replica])
+                return from_rpc_error(error, self._closed, self._settings.addresses[replica], self._settings.tls)
 
         answers: list[str | Error] = []
         for replica in range(servers):
@@ -234,7 +234,7 @@ class AsyncClient(AsyncVerbs):
             try:
                 reply = await send()
             except grpc.RpcError as rpc_error:
-                error = from_rpc_error(rpc_error, self._closed, route.address)
+                error = from_rpc_error(rpc_error, self._closed, route.address, self._settings.tls)
                 pause = pause_after(error, route.pause(error, deadline.left()), deadline.left())
                 if pause is None:
                     self._limits = None  # the server may have been replaced by one with others

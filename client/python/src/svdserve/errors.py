@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import grpc
 
 from . import _proto
+
+if TYPE_CHECKING:
+    from .values import Tls
 
 _DETAILS_KEY = "grpc-status-details-bin"
 
@@ -140,18 +143,47 @@ def deadline_error() -> DeadlineExceeded:
                             reason="DEADLINE_EXCEEDED")
 
 
-_NO_ANSWER = re.compile("failed to connect|errors? resolving|resolution failed|connections? to all backends", re.IGNORECASE)
+_NO_ANSWER = re.compile("failed to connect|errors? resolving|resolution failed|connections? to all backends|"
+                        "empty address list", re.IGNORECASE)
 #: Causes that are all that a user needs of gRPC's long message.
 _CAUSES = re.compile("connection refused|no such file or directory|domain name not found|name or service not known|"
                      "network is unreachable|no route to host|connection timed out", re.IGNORECASE)
 _THIS_MACHINE = re.compile(r"127\.|localhost:|\[::1\]|unix:")
+#: The parts of gRPC's messages around the cause.
+_AROUND_CAUSE = re.compile(r".*OPENSSL_internal:|.*last error: (?:[A-Z_]+: \S+: )?|: OK$|\.$")
 
 
-def _no_answer(address: str, message: str) -> str:
-    """The sentence for a server that is not there, from gRPC's."""
-    if "handshake failed" in message.lower():
-        cause = message.rpartition("last error: ")[2]
-        return f"the TLS handshake with {address} failed; check the certificates, and that the server has TLS: {cause}"
+def _disagreement(address: str, message: str, tls: Tls | None) -> str:
+    """The sentence where server and client disagree on TLS, or on whom to trust; "" where the message has another cause."""
+    lower = message.lower().replace("_", " ")
+    if "security handshaker" in lower or ("empty address list" in lower and tls):
+        return (f"no connection to the server at {address}: gRPC cannot use the PEM texts; Tls(key=) must belong to "
+                "Tls(cert=)")
+    if re.search("is not in peer certificate|hostname verification check failed", lower):
+        fault = f"the certificate of the server at {address} is for another name", "give a name that it has in " \
+                "Tls(server_name=), or in address"
+    elif "wrong version number" in lower:
+        fault = f"the server at {address} has no TLS", "leave tls out, or give the server its TLS files"
+    elif "certificate verify failed" in lower:
+        fault = f"the certificate of the server at {address} is not trusted, or has expired", "give the certificate of " \
+                "the authority that signed it in Tls(ca=)"
+    elif re.search("socket closed|connection reset|broken pipe", lower):
+        fault = f"the server at {address} closed the connection", (
+            "if it has TLS, give tls=svdserve.Tls(ca=) with the authority that signed its certificate" if not tls else
+            "if it asks for a client certificate, give Tls(cert=, key=)" if tls.cert is None else
+            "the certificate in Tls(cert=) must not have expired, and an authority of the server's --tls-client-ca must "
+            "have signed it")
+    elif "handshake" in lower:
+        fault = f"no encrypted connection to the server at {address}", "check tls; a server without TLS takes none"
+    else:
+        return ""
+    return f"{fault[0]} ({_AROUND_CAUSE.sub('', message)}); {fault[1]}"
+
+
+def _no_answer(address: str, message: str, tls: Tls | None) -> str:
+    """The sentence for a server that is out of reach, from gRPC's."""
+    if disagreement := _disagreement(address, message, tls):
+        return disagreement
     known = _CAUSES.search(message)
     start = (f"start one with `svdserve --listen={address}` or svdserve.local()" if _THIS_MACHINE.match(address) else
              "check the address, and that a server runs there")
@@ -159,11 +191,11 @@ def _no_answer(address: str, message: str) -> str:
             "in Client(address) or SVDSERVE_ADDRESS")
 
 
-def from_rpc_error(error: Any, closed: bool, address: str) -> Error:
+def from_rpc_error(error: Any, closed: bool, address: str, tls: Tls | None) -> Error:
     """The exception for a failed call to `address`: a grpc.RpcError that is a grpc.Call, or a grpc.aio.AioRpcError.
 
-    `closed`: the client was closed, which cancelled a cancelled call. Otherwise a server that stopped just as the call
-    came in cancelled it: the next attempt may find another server.
+    `tls`: as the client has it. `closed`: the client was closed, which cancelled a cancelled call. Otherwise a server that
+    stopped just as the call came in cancelled it: the next attempt may find another server.
     """
     code = error.code() or grpc.StatusCode.UNKNOWN
     details: dict[str, Any] = {}
@@ -184,7 +216,7 @@ def from_rpc_error(error: Any, closed: bool, address: str) -> Error:
             details.get("reason") == code.name or not details and (not described or "deadline exceeded" in message.lower())):
         return deadline_error()  # in several wordings
     if code is grpc.StatusCode.UNAVAILABLE and not details and _NO_ANSWER.search(message):
-        message = _no_answer(address, message)
+        message = _no_answer(address, message, tls)
     return _BY_CODE.get(code, Error)(message, code=code, **details)
 
 

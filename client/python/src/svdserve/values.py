@@ -83,6 +83,7 @@ class Progress:
     matrix: int = 0  #: which of a stack
     overall: float = 0.0  #: 0 .. 1 of the whole call, an estimate by time that never falls
     eta_seconds: float | None = None  #: until the call ends, an estimate; None where there is none yet
+    device: str = ""  #: that computes it, several joined by commas; "" until one has taken it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -328,17 +329,28 @@ class Tls:
     server_name: str | None = None  #: the name in the server's certificate, if it differs from the address
 
     def credentials(self) -> grpc.ChannelCredentials:
-        """Raises OSError for a file that cannot be read, ValueError for a certificate without key or the reverse."""
+        """Raises OSError for a file that cannot be read. Raises ValueError for one of another kind, and for a certificate
+        without key or the reverse."""
         if (self.cert is None) != (self.key is None):
             raise ValueError("a client certificate and its private key go together: give both cert and key")
-        return grpc.ssl_channel_credentials(_pem(self.ca), _pem(self.key), _pem(self.cert))
+        return grpc.ssl_channel_credentials(_pem("ca", self.ca, b"CERTIFICATE"), _pem("key", self.key, b"PRIVATE KEY"),
+                                            _pem("cert", self.cert, b"CERTIFICATE"))
 
 
-def _pem(source: bytes | str | os.PathLike[str] | None) -> bytes | None:
-    if source is None or isinstance(source, bytes):
-        return source
-    with open(source, "rb") as file:
-        return file.read()
+def _pem(name: str, source: bytes | str | os.PathLike[str] | None, kind: bytes) -> bytes | None:
+    """The text of a PEM file. gRPC tells its own log alone that it is none. `kind`: how its first line ends."""
+    if source is None:
+        return None
+    text = source
+    if not isinstance(text, bytes):
+        with open(text, "rb") as file:
+            text = file.read()
+    what = "the text" if isinstance(source, bytes) else os.fspath(source)
+    if b"-----BEGIN " not in text:
+        raise ValueError(f"{name}: {what} is not PEM")
+    if kind + b"-----" not in text:
+        raise ValueError(f"{name}: {what} has no {kind.decode()}")
+    return text
 
 
 @dataclasses.dataclass(frozen=True)

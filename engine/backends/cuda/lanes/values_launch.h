@@ -109,9 +109,8 @@ class ValuesLaunch {
 
   template <Method kMethod, int K>
   void finish(Launch* launch, const SquareCall<T>& call, const Between<T>& between) const {
-    const int block = finish_block(kMethod, k_);
-    const int shared_bytes = block * finish_slot<T, kMethod, K>(k_) * static_cast<int>(sizeof(T));
-    launch->operator()<finish_kernel<T, kMethod, K>>(blocks_for(call.count, block), block, shared_bytes, call, between);
+    const int slot = finish_slot<T, kMethod, K>(k_) * static_cast<int>(sizeof(T)), block = finish_block(slot);
+    launch->operator()<finish_kernel<T, kMethod, K>>(blocks_for(call.count, block), block, block * slot, call, between);
   }
 
   // --- BISECTION -----------------------------------------------------------------------------------------------------

@@ -142,7 +142,10 @@ class _Tqdm:
 
 
 def _stage(progress: Progress) -> str:
-    return f"sweep {progress.sweep}" if progress.stage == "sweep" else progress.stage.replace("_", " ")
+    """Such as "sweep 3 on cuda:0"."""
+    stage = f"sweep {progress.sweep}" if progress.stage == "sweep" else progress.stage.replace("_", " ")
+    device = "".join(filter(str.isprintable, progress.device))  # the server's text, for a terminal
+    return f"{stage} on {device}" if device and progress.stage != "download" else stage
 
 
 def _duration(seconds: float) -> str:
