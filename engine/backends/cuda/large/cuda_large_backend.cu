@@ -858,6 +858,11 @@ void CudaLargeBackend<E>::put_columns(const void* from, View to) {
 }
 
 template <class E>
+void CudaLargeBackend<E>::get(void* to, const void* from, uint64_t bytes) {
+  fetch(static_cast<char*>(to), static_cast<const char*>(from), static_cast<int64_t>(bytes));
+}
+
+template <class E>
 void CudaLargeBackend<E>::put(void* to, const void* from, uint64_t bytes) {
   require(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, lane_.stream), "reading a state");
   sync();

@@ -141,7 +141,7 @@ class CudaLargeBackend {
   void write_out(const void* memory, uint64_t bytes, const Take& take) {
     for (uint64_t done = 0; done < bytes; done += kTransferBytes) {
       const uint64_t piece = std::min(kTransferBytes, bytes - done);
-      fetch(lane_.pinned[0], static_cast<const char*>(memory) + done, static_cast<int64_t>(piece));
+      get(lane_.pinned[0], static_cast<const char*>(memory) + done, piece);
       take(lane_.pinned[0], piece);
     }
   }
@@ -194,6 +194,7 @@ class CudaLargeBackend {
   // Between device memory and the host's, where columns have no gaps. They wait.
   void fetch_columns(View from, void* to);
   void put_columns(const void* from, View to);
+  void get(void* to, const void* from, uint64_t bytes);
   void put(void* to, const void* from, uint64_t bytes);
   static uint64_t bytes_of(View a) { return static_cast<uint64_t>(a.rows * a.cols) * sizeof(E); }
   // f(columns) for all columns of a, in groups of at most kTransferBytes.
