@@ -53,7 +53,7 @@ void check(const LargeEngine& engine, const std::string& device, const Problem& 
   const LargeResult want = run(engine, plan, a, signature, nullptr);
   MemoryStates whole;
   expect(same_bits(want, run(engine, plan, a, signature, &whole)), title, "saving states changes bits");
-  expect(whole.saved.size() >= 3, title, "there are too few states");
+  expect(whole.saved.size() >= 2, title, "there are too few states");  // in single precision one sweep may do
   expect(whole.bytes() <= engine.state_bytes(plan), title, "the states take more than state_bytes() says");
   for (const size_t count : {size_t{1}, size_t{2}, size_t{4}, size_t{6}, whole.saved.size() - 1}) {
     MemoryStates states;
