@@ -19,6 +19,8 @@
 #define SVDSERVE_ENGINE_ALGORITHMS_BLOCKS_WARP_JACOBI_H_
 #endif
 
+#include <type_traits>
+
 #include "engine/algorithms/blocks/pair_threads.h"
 #include "engine/algorithms/lanes/definite_jacobi.h"
 #include "engine/algorithms/lanes/jacobi_vectors.h"
@@ -46,6 +48,8 @@ class WarpJacobi : public PairThreads<Threads, E, K / kSplit, kSplit, warp_parti
   using Mask = typename L::Mask;
   using Column = WarpColumn<E, kRows, kHasY>;
   using Base = PairThreads<Threads, E, kRows, kSplit, kPartials>;
+  // Where four columns of a thread leave it no register on a GPU, those in range cost a fifth.
+  using Roots = std::conditional_t<(kRows * static_cast<int>(sizeof(E)) < 256), InRange, InGeneral>;
   using Base::exchanged;
   using Base::threads;
 
@@ -233,7 +237,7 @@ class WarpJacobi : public PairThreads<Threads, E, K / kSplit, kSplit, warp_parti
       SVD_UNROLL for (int i = 0; i < kRows; ++i) update_and_exchange(of_p[i], of_q[i], a, b, active);
     };
     if constexpr (kHasY) {
-      const auto u = pair_update(alpha, beta, g, p.scale, q.scale, tol_square_, active);
+      const auto u = pair_update<Roots>(alpha, beta, g, p.scale, q.scale, tol_square_, active);
       if (!exists) return false;
       turn(p.x, q.x, u.a, u.b);
       turn(p.y, q.y, u.v_a, u.v_b);

@@ -95,25 +95,48 @@ SVD_HD typename Lane::Mask exceeds_cosine(Lane g_square, Lane alpha, Lane beta, 
   return g_square > tol_square * (alpha * beta);
 }
 
+// Roots and reciprocals of rotations, which are rounded correctly: by the operations in range of core/lane.h, or by the
+// general ones. These give the same and need fewer registers at once.
+struct InRange {
+  template <class Lane>
+  static SVD_HD Lane root(Lane x) {
+    return sqrt_in_range(x);
+  }
+  template <class Lane>
+  static SVD_HD Lane inverse(Lane x) {
+    return reciprocal(x);
+  }
+};
+struct InGeneral {
+  template <class Lane>
+  static SVD_HD Lane root(Lane x) {
+    return sqrt(x);
+  }
+  template <class Lane>
+  static SVD_HD Lane inverse(Lane x) {
+    return Lane(1) / x;
+  }
+};
+
 // r; where rotate is false: zero, which is the identity's. p, q: P and Q.
-template <class Lane>
+template <class Roots = InRange, class Lane>
 SVD_HD Lane self_scaled_tangent(Lane alpha, Lane beta, Lane g_square, Lane p, Lane q, typename Lane::Mask rotate) {
   const Lane zero(0), one(1);
   const Lane delta = fma(beta, q, -(alpha * p));
   const Lane twice = g_square + g_square;
-  const Lane root = sqrt_in_range(fma(delta, delta, (twice + twice) * (p * q)));
+  const Lane root = Roots::root(fma(delta, delta, (twice + twice) * (p * q)));
   const Lane sum = delta + copysign(root, delta);
-  const Lane inverse = reciprocal(select(rotate, sum, one));
+  const Lane inverse = Roots::inverse(select(rotate, sum, one));
   return select(rotate, inverse + inverse, zero);
 }
 // cos^2 of the rotation; r_p, r_q: r P and r Q.
-template <class Lane>
+template <class Roots = InRange, class Lane>
 SVD_HD Lane self_scaled_shrink(Lane g_square, Lane r_p, Lane r_q) {
-  return reciprocal(fma(g_square * r_p, r_q, Lane(1)));
+  return Roots::inverse(fma(g_square * r_p, r_q, Lane(1)));
 }
 
 // alpha, beta: |x_p|^2, |x_q|^2; g = x_p^H x_q. Where the pair is not rotated: the identity.
-template <class E, class Lane>
+template <class Roots = InRange, class E, class Lane>
 SVD_HD PairUpdate<E> pair_update(Lane alpha, Lane beta, const E& g, const ColumnScale<Lane>& p,
                                  const ColumnScale<Lane>& q, Lane tol_square, typename Lane::Mask active) {
   using F = FloatTraits<typename E::Scalar>;
@@ -124,13 +147,13 @@ SVD_HD PairUpdate<E> pair_update(Lane alpha, Lane beta, const E& g, const Column
   const auto rotate = u.wanted & (alpha * p.square >= collapsed) & (beta * q.square >= collapsed);
   const auto [s, of_p, of_q] = column_weights(p.exponent, q.exponent);
   const Lane big_p = p.square * of_p, big_q = q.square * of_q;
-  const Lane r = self_scaled_tangent(alpha, beta, g_square, big_p, big_q, rotate);
+  const Lane r = self_scaled_tangent<Roots>(alpha, beta, g_square, big_p, big_q, rotate);
   const Lane r_p = r * big_p, r_q = r * big_q;
   u.a = scaled(conj(g), r_q);
   u.b = scaled(g, -r_p);
   u.v_a = scaled(conj(g), (r * q.square) * s);
   u.v_b = scaled(g, -((r * p.square) * s));
-  u.shrink = self_scaled_shrink(g_square, r_p, r_q);
+  u.shrink = self_scaled_shrink<Roots>(g_square, r_p, r_q);
   return u;
 }
 
