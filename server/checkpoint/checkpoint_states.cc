@@ -20,6 +20,7 @@ bool CheckpointStates::due() {
 bool CheckpointStates::begin(LargeState state, uint64_t bytes) {
   const StateFolder& folder = shared_->folder;
   writer_.reset();
+  reader_ = {};  // the file that it has may be replaced
   if (shared_->gave_up) return false;
   state_ = state;
   if (state != LargeState::kSweep) folder.directory->remove(folder.name, name(state));
@@ -59,11 +60,9 @@ void CheckpointStates::end() {
   }
   ++shared_->unfinished;
   folder.push([shared = shared_, state = state_, writer = std::move(writer_)] {
-    const std::string failed = shared->gave_up ? "" : writer->finish();
-    if (!failed.empty()) {
-      fail(*shared, state, failed);
-    } else if (!shared->gave_up) {
-      shared->folder.saved();
+    if (!shared->gave_up && shared->folder.is_ours()) {
+      const std::string failed = writer->finish();
+      failed.empty() ? shared->folder.saved() : fail(*shared, state, failed);
     }
     --shared->unfinished;
   });
@@ -89,6 +88,7 @@ bool CheckpointStates::read(void* bytes, uint64_t count) {
   if (count == 0) return true;
   const std::string failed = reader_.read(bytes, count);
   if (!failed.empty()) shared_->folder.failed(false, read_, failed);
+  if (!failed.empty() || reader_.left() == 0) reader_ = {};
   return failed.empty();
 }
 

@@ -168,6 +168,12 @@ struct CheckpointStore::Impl {
     }
     return true;
   }
+  // Whether all that is there and this are in the lower half of the room.
+  bool has_room_for_states(int64_t needed) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
+    int64_t kept = 0;
+    for (const auto& [token, entry] : entries) kept += entry->request.bytes;
+    return kept + needed <= options.max_bytes / 2;
+  }
   std::shared_ptr<CheckpointEntry> oldest_of(const std::string& owner) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
     std::shared_ptr<CheckpointEntry> oldest;
     for (const auto& [token, entry] : entries) {
@@ -245,12 +251,17 @@ CheckpointStore::CheckpointStore(std::unique_ptr<Impl> impl) : impl_(std::move(i
 CheckpointStore::~CheckpointStore() = default;
 
 Checkpoint CheckpointStore::begin(const std::string& owner, const std::string& description, int64_t bytes,
-                                  std::function<void()> taken) {
+                                  int64_t states, std::function<void()> taken) {
   Checkpoint out;
   ResumeToken token = new_token();
   if (token.empty()) return out;
   MutexLock lock(&impl_->mu);
-  if (impl_->ending || !impl_->make_room(bytes)) return out;
+  if (impl_->ending) return out;
+  if (impl_->has_room_for_states(bytes + states)) {
+    bytes += states;
+  } else if (!impl_->make_room(bytes)) {
+    return out;
+  }
   out.store_ = this;
   out.entry_ = std::make_shared<CheckpointEntry>();
   out.claim_ = ++impl_->last_number;

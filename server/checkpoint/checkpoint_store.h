@@ -99,7 +99,9 @@ class CheckpointStore {
   // Files for a new matrix. `owner`: who may resume it. `description`: a line that names all that was asked for.
   // `taken`: another call took it over; called on that call's thread. Files that no call claims make room, the
   // oldest first of the owner with most of them. Empty: there is no room, or no folder.
-  Checkpoint begin(const std::string& owner, const std::string& description, int64_t bytes,
+  // `bytes`: of operand and results. `states`: of states, which it has only in the lower half of the room, and for which
+  // no files go. So operands and results always have the upper half.
+  Checkpoint begin(const std::string& owner, const std::string& description, int64_t bytes, int64_t states,
                    std::function<void()> taken);
 
   enum class Claim : uint8_t { kYes, kUnknown, kDiffers };

@@ -44,7 +44,8 @@ absl::Duration Watchdog::counted(absl::Time now) const {
 
 Watchdog::Watch* Watchdog::next_hung() {
   for (Watch* const watch : watches_) {
-    if (watch->progressed_.exchange(false, std::memory_order_relaxed)) watch->since_ = counted_;
+    const bool progressed = watch->progressed_.exchange(false, std::memory_order_relaxed);
+    if (progressed || watch->paused_.load(std::memory_order_relaxed)) watch->since_ = counted_;
     if (watch->hung_ || counted_ - watch->since_ < watch->limit_) continue;
     watch->hung_ = watch->telling_ = true;
     return watch;

@@ -48,6 +48,8 @@ class Watchdog {
 
     // The work goes on: its time begins anew. Costs an atomic store; any thread.
     void progress() { progressed_.store(true, std::memory_order_relaxed); }
+    // While the work waits for something else than its device, it does not hang. Any thread.
+    void pause(bool waits) { paused_.store(waits, std::memory_order_relaxed); }
     // Ends the watch and returns whether the work hung. Waits for a running OnHang, and none runs afterwards. Not to be
     // called from there.
     bool stop();
@@ -56,7 +58,7 @@ class Watchdog {
     friend class Watchdog;
     Watchdog* const watchdog_;
     const absl::Duration limit_;
-    std::atomic<bool> progressed_{false};
+    std::atomic<bool> progressed_{false}, paused_{false};
     // Guarded by the watchdog's mutex.
     OnHang on_hang_;  // moved from when called
     absl::Duration since_;

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/base/heap.h"
 #include "server/base/log.h"
+#include "server/large/watched_states.h"
 #include "server/validate/validate_large.h"
 
 namespace svdserve::server {
@@ -338,17 +339,12 @@ int64_t LargeJob::state_bytes() const {
   return static_cast<int64_t>(most);
 }
 
-// States are worth less than the operand: without room for both, there are none.
 void LargeJob::begin_checkpoint(const LargeOpen& open) {
   if (stages_->checkpoints == nullptr) return;
-  const auto begin = [&](int64_t bytes) {
-    return stages_->checkpoints->begin(owner_, describe(open), bytes, [job = weak_from_this()] {
-      if (const auto self = job.lock()) self->abandon(resumed_elsewhere());
-    });
-  };
-  const int64_t others = operand_and_result_bytes(matrix_.plan), states = state_bytes();
-  if (states > 0) checkpoint_ = begin(others + states);
-  if (!checkpoint_) checkpoint_ = begin(others);
+  checkpoint_ = stages_->checkpoints->begin(owner_, describe(open), operand_and_result_bytes(matrix_.plan),
+                                            state_bytes(), [job = weak_from_this()] {
+                                              if (const auto self = job.lock()) self->abandon(resumed_elsewhere());
+                                            });
 }
 
 void LargeJob::on_saved(bool ok) {
@@ -435,7 +431,8 @@ bool LargeJob::run(int device, Reservation memory) {
     on_progress(progress);
   };
   control.cancel = &cancel_;
-  control.states = states.get();
+  WatchedStates watched_states(states.get(), watched.get());
+  control.states = states != nullptr ? &watched_states : nullptr;
   LargeOutcome outcome;
   if (blocks->map_results(plan)) {
     outcome = stages_->runner->device(device).engine->decompose(plan, blocks->operands(plan), control);

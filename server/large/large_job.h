@@ -32,8 +32,8 @@
 
 namespace svdserve::server {
 
-// Thread-safe. The wire's events come one after the other from the transport, the device's and the clock's from their
-// threads at any time. Invariants:
+// Thread-safe. The wire's events come one after the other from the transport; on_copied() may come beside them. The
+// device's and the clock's come from their threads at any time. Invariants:
 //   1. At most one read and one write are asked for at a time; finish is asked for once, when no write is on its way,
 //      and nothing after it. The job decides in this order, but its threads may hand it over in another: a read or an
 //      abort may reach the transport after finish, and is void there. A write never does, since finish waits for

@@ -34,14 +34,19 @@ TEST(Unreachable, TheParameterFollowsFromTheCause) {
       {connecting + "error:0A000086:SSL routines::certificate verify failed", "tls.root_certificates",
        "the certificate of the server at a:1 is not trusted, or has expired (", encrypted},
       {of_tls + "CERTIFICATE_VERIFY_FAILED: certificate has expired: OK", "tls.root_certificates",
-       "the certificate of the server at a:1 is not trusted, or has expired (", encrypted},
+       "the certificate of the server at a:1 is not trusted, or has expired (certificate has expired)", encrypted},
       {of_tls + "WRONG_VERSION_NUMBER: Invalid certificate verification context: OK", "tls",
-       "the server at a:1 has no TLS (", encrypted},
+       "the server at a:1 has no TLS (Invalid certificate verification context)", encrypted},
       {of_tls + "NO_SHARED_CIPHER", "tls", "no encrypted connection to the server at a:1 (", encrypted},
       {connecting + "Socket closed", "tls", "the server at a:1 closed the connection (Socket closed)", none},
       {connecting + "recvmsg:Connection reset by peer", "tls.certificate_chain",
        "the server at a:1 closed the connection (", encrypted},
       {connecting + "Socket closed", "tls.certificate_chain", "the server at a:1 closed the connection (", certified},
+      {"DNS resolution failed for dressler:1: C-ares status is not ARES_SUCCESS: Domain name not found", "address",
+       "no server at a:1 (Domain name not found)", none},
+      {"failed to connect to all addresses; last error: UNKNOWN: unix:/run/ssl/handshake.sock: No such file or "
+       "directory",
+       "address", "no server at a:1 (No such file or directory)", none},
       {"empty address list: ", "tls", "no connection to the server at a:1: gRPC cannot use the PEM texts. ", certified},
   };
   for (const auto& [message, parameter, begin, tls] : all) {

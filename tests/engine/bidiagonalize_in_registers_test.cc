@@ -116,7 +116,8 @@ using Shapes =
                    Shape<Complex<double>, 16, 4, 2>, Shape<Complex<float>, 24, 4, 4>, Shape<Complex<double>, 24, 8, 4>,
                    Shape<Real<float>, 32, 4, 2>, Shape<Real<double>, 32, 4, 4>, Shape<Complex<double>, 32, 8, 4>,
                    Shape<Real<double>, 16, 8, 1>, Shape<Complex<float>, 12, 2, 2>, Shape<Real<double>, 20, 4, 2>,
-                   Shape<Real<double>, 48, 8, 4>, Shape<Complex<float>, 64, 8, 8>, Shape<Complex<double>, 48, 8, 8>>;
+                   Shape<Real<double>, 48, 8, 4>, Shape<Real<double>, 56, 8, 8>, Shape<Complex<float>, 64, 8, 8>,
+                   Shape<Complex<double>, 48, 8, 8>>;
 TYPED_TEST_SUITE(BidiagonalizeInRegisters, Shapes);
 
 TYPED_TEST(BidiagonalizeInRegisters, HasTheBitsOfALane) {

@@ -50,8 +50,8 @@ class CheckpointStoreTest : public ::testing::Test {
     std::string why;
     return CheckpointStore::open({directory_, kBytes, absl::Minutes(10)}, &clock_, &recorder_, &why) ? "opened" : why;
   }
-  Checkpoint begin(int64_t bytes = kBytes, const std::string& owner = "me") {
-    return store_->begin(owner, "4 x 2", bytes, [this] { ++taken_; });
+  Checkpoint begin(int64_t bytes = kBytes, const std::string& owner = "me", int64_t states = 0) {
+    return store_->begin(owner, "4 x 2", bytes, states, [this] { ++taken_; });
   }
   static std::string save(Checkpoint& files, CheckpointPart part, const std::vector<std::string>& parts,
                           const std::string& header = "") {
@@ -120,6 +120,26 @@ class CheckpointStoreTest : public ::testing::Test {
 };
 
 using Claim = CheckpointStore::Claim;
+
+// The room is three times kBytes.
+TEST_F(CheckpointStoreTest, StatesTakeNoRoomOfOperandsAndResults) {
+  constexpr int64_t kSmall = kBytes / 5;
+  Checkpoint with = begin(kSmall, "me", kBytes);
+  ASSERT_TRUE(with);
+  EXPECT_EQ(store_->usage().bytes, kSmall + kBytes);
+  Checkpoint without = begin(kSmall, "me", kBytes);  // not in the lower half
+  ASSERT_TRUE(without);
+  EXPECT_EQ(store_->usage().bytes, 2 * kSmall + kBytes);
+  EXPECT_TRUE(begin(3 * kBytes / 2, "you", kBytes));
+}
+
+// Nor do files go for states.
+TEST_F(CheckpointStoreTest, StatesKeepTheFilesOfOthers) {
+  for (const char* const owner : {"me", "you"}) saved("operand", owner);
+  Checkpoint next = begin(kBytes / 2, "him", kBytes);
+  ASSERT_TRUE(next);
+  EXPECT_EQ(store_->usage().bytes, 2 * kBytes + kBytes / 2);
+}
 
 TEST_F(CheckpointStoreTest, ANewServerFindsWhatWasSaved) {
   ResumeToken token;

@@ -73,6 +73,21 @@ TEST(Watchdog, ProgressBeginsTheTimeAnew) {
   EXPECT_EQ(work.calls, 1);
 }
 
+TEST(Watchdog, WorkThatWaitsForSomethingElseDoesNotHang) {
+  FakeClock clock;
+  Watchdog watchdog(10 * kSecond, &clock);
+  Work work(&watchdog, absl::ZeroDuration());
+  work.watch->pause(true);
+  clock.advance(1000 * kSecond);
+  EXPECT_EQ(work.calls, 0);
+  work.watch->progress();
+  work.watch->pause(false);
+  clock.advance(9 * kSecond);
+  EXPECT_EQ(work.calls, 0);
+  clock.advance(3 * kSecond);
+  EXPECT_EQ(work.calls, 1);
+}
+
 TEST(Watchdog, WorkThatEndsInTimeIsForgotten) {
   FakeClock clock;
   Watchdog watchdog(10 * kSecond, &clock);

@@ -56,11 +56,19 @@ Cause cause_of(const std::string& message, const TlsOptions& tls) {
             "The certificate in ClientOptions::tls.certificate_chain must not have expired, and an authority of the "
             "server's --tls-client-ca must have signed it"};
   }
-  if (has(message, {"ssl", "handshake"})) {
+  if (tls.enabled && has(message, {"ssl routines", "ssl error", "handshake"})) {
     return {"tls", "no encrypted connection to the server at ", "",
             "Check the PEM texts of ClientOptions::tls; a server without TLS takes none"};
   }
   return {"address", "no server at ", "", "Start one with svdserve, or name its address in ClientOptions::address"};
+}
+
+// The cause, which is what follows the last ": ", but for the ": OK" that newer releases add.
+std::string last_words(std::string_view message) {
+  constexpr std::string_view kEnd = ": OK";
+  if (message.ends_with(kEnd)) message.remove_suffix(kEnd.size());
+  const size_t colon = message.rfind(": ");
+  return std::string(message.substr(colon == std::string_view::npos ? 0 : colon + 2));
 }
 
 }  // namespace
@@ -78,8 +86,7 @@ Status explain_unreachable(Status status, const ClientOptions& options) {
     return status;
   }
   const Cause cause = cause_of(message, options.tls);
-  const size_t colon = status.message.rfind(": ");
-  const std::string why = status.message.substr(colon == std::string::npos ? 0 : colon + 2);
+  const std::string why = last_words(status.message);
   status.parameter = cause.parameter;
   status.message = cause.before + address + cause.after + (why.empty() ? "" : " (" + why + ")") + ". " + cause.to_do;
   return status;

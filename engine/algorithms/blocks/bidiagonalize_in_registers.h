@@ -1,10 +1,10 @@
-// Householder bidiagonalization of a k x k matrix, k <= K, that lies in the registers of a few threads of a warp: the
-// algorithm of lanes/bidiagonalize.h, bit for bit.
+// Householder bidiagonalization of a k x k matrix, k <= K, in the registers of a few threads of one or two warps. It is
+// the algorithm of lanes/bidiagonalize.h, bit for bit.
 //
 //   in:   A, scaled; q(j, x) and e(j, x) get |b_jj|^2 and |b_{j,j+1}|^2, in every thread
 //
-// The threads are a grid of R x C. Thread r + R c has the elements (R l + r, C m + c), which are a[m][l], so that no
-// thread runs out of work while the rest of the matrix shrinks. Step j:
+// The threads are a grid of R x C. Thread r + R c has the elements (R l + r, C m + c), which are a[m][l]. So no thread
+// runs out of work while the rest of the matrix shrinks. Step j:
 //
 //   u = A(:, j) from the threads of its column; g u^H A(:, m): sums along the rows of the grid; A(:, m) -= u w
 //   v = A(j, :) from the threads of its row; g A(l, :) conj(v): sums along its columns; A(l, :) -= w v^T

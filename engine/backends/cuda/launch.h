@@ -3,7 +3,7 @@
 // changes a bit.
 //
 //   m != n        tall/tall_launch.h      to k x k triangles with exponents, then as square matrices
-//   k > 32        blocks/block_launch.h   with vectors or without; a matrix with m != n is one tile
+//   k > 32        blocks/block_launch.h   but for BIDIAGONAL; a matrix with m != n is one tile
 //   k > 128       side_by_side/side_by_side_launch.h   likewise, of any m and n; c128 from k > 64 on
 //   Hermitian     lanes/hermitian_kernels.h, or blocks/block_launch.h; then finish/finishing_kernels.h
 //   general       general/general_launch.h

@@ -173,7 +173,7 @@ def _disagreement(address: str, message: str, tls: Tls | None) -> str:
             "if it asks for a client certificate, give Tls(cert=, key=)" if tls.cert is None else
             "the certificate in Tls(cert=) must not have expired, and an authority of the server's --tls-client-ca must "
             "have signed it")
-    elif "handshake" in lower:
+    elif tls and "handshake" in lower:
         fault = f"no encrypted connection to the server at {address}", "check tls; a server without TLS takes none"
     else:
         return ""

@@ -13,8 +13,8 @@ namespace svdserve::cuda {
 template <int K>
 inline constexpr bool kIsFixed = K != 0 && K <= kLargestFixedSize;
 
-// Whether dqds has all of its arrays in registers. Else it has the backup of q and e there, if K is known: shared memory,
-// which holds both, then has room for twice as many threads.
+// Whether dqds has all of its arrays in registers. Else it has the backup of q and e there, if K is known. Shared memory
+// holds both, and then has room for twice as many threads.
 template <class T, int K>
 inline constexpr bool kDqdsInRegisters = K != 0 && K <= largest_register_dqds(sizeof(T));
 

@@ -1,4 +1,4 @@
-// BIDIAGONAL of matrices too large for one thread's registers: a few threads of a warp have one in theirs.
+// BIDIAGONAL of matrices too large for one thread's registers: 4 to 64 threads have one in theirs.
 //
 //   grid_bidiagonalize_kernel   A -> q, e (Between)
 // finish_kernel.h has the rest. The recurrences of dqds cannot be shared by threads.

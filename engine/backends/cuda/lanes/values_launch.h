@@ -1,5 +1,5 @@
-// Launches of the kernels that give the singular values of k x k matrices without vectors, k <= kLargestReproducible, and
-// BIDIAGONAL's as far as it is AUTO:
+// Launches of the kernels that give the singular values of k x k matrices without vectors: k <= kLargestReproducible, and
+// BIDIAGONAL's as far as it is AUTO.
 //
 //   BISECTION   interlace, bidiagonal, bisection, finish
 //   small       lane_kernel              k <= kLargestFixedSize; BIDIAGONAL only while a matrix fits the registers
@@ -22,7 +22,7 @@ class ValuesLaunch {
  public:
   using T = typename E::Scalar;
 
-  // Takes the memory of `count` matrices from `carver`. A large shape has none, and is not to be launched here.
+  // Takes the memory of `count` matrices from `carver`. A shape that thread blocks decompose has none.
   ValuesLaunch(const BatchShape& shape, int64_t count, Carver* carver) : method_(shape.plan.method), k_(shape.k) {
     if (shape.by_blocks()) return;
     if (method_ == Method::kBisection || !in_lanes() || (method_ == Method::kBidiagonal && is_split(k_))) {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import importlib
+import shutil
 import sys
 import threading
 import time
@@ -112,6 +113,8 @@ class _Line:
         filled = round(30 * progress.overall)
         text = (f"{progress.overall:4.0%} [{'=' * filled}{' ' * (30 - filled)}] {_stage(progress)}, "
                 f"{_duration(progress.elapsed_seconds)}{_left(progress)}")
+        if self._is_terminal:  # a line that wraps could not be drawn over
+            text = text[:shutil.get_terminal_size().columns - 1]
         width, self._text = len(self._text), text
         now = time.monotonic()
         if self._is_terminal and (now >= self._next or progress.overall == 1):
