@@ -96,7 +96,7 @@ SVD_HD typename Lane::Mask exceeds_cosine(Lane g_square, Lane alpha, Lane beta, 
 }
 
 // Roots and reciprocals of rotations, which are rounded correctly: by the operations in range of core/lane.h, or by the
-// general ones. These give the same and need fewer registers at once.
+// general ones, with the same results. Which is faster depends on the kernel.
 struct InRange {
   template <class Lane>
   static SVD_HD Lane root(Lane x) {
