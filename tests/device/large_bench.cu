@@ -1,14 +1,17 @@
 // Large factors on a GPU: are they right, are the bits the same twice, and how long do they take beside cuSOLVER.
-//   device_large_bench [checks] [times] [eigen] [leading] [profile]      all but the profile where nothing is named
+//   device_large_bench [checks] [times] [eigen] [leading] [values] [profile]   all but the profile where nothing is named
+//   device_large_bench largest ORDER ...                                        singular values alone of these orders
 // Checks print one line each, and the exit status says whether all passed. Residuals and orthogonality are computed by
 // the host's BLAS in complex double precision, values are held to LAPACK's dgesvj and zgesvj. Times: f64, U and V,
 // random normal unless said. "call" is from host memory to host memory, "compute" the device without transfers;
 // cuSOLVER's operands are on the device already. Shares are of 60 TFLOP/s.
 #include <cusolverDn.h>
 
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <complex>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <limits>
@@ -16,6 +19,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "engine/cuda_large_engine.h"
@@ -874,6 +878,90 @@ void leading() {
   }
 }
 
+// --- values alone ---------------------------------------------------------------------------------------------------
+
+// B (x) C of square matrices with columns of 22-bit numbers: its entries are exact, and its singular values are the
+// products of theirs.
+struct KroneckerProduct {
+  static constexpr int64_t kInner = 240;
+  Dense outer, inner;
+  int64_t order() const { return outer.rows * inner.rows; }
+};
+
+Dense short_numbers(int64_t n) {
+  Dense a = normal(n, n, false);
+  for (Entry& x : a.entries) x = std::ldexp(std::round(std::ldexp(x.real(), 19)), -19);
+  return a;
+}
+
+// The first is at least of the order that is asked for.
+KroneckerProduct kronecker_product(int64_t order) {
+  return {short_numbers((order + KroneckerProduct::kInner - 1) / KroneckerProduct::kInner),
+          short_numbers(KroneckerProduct::kInner)};
+}
+
+std::unique_ptr<double[]> entries_of(const KroneckerProduct& product) {
+  const int64_t n = product.order(), q = product.inner.rows;
+  std::unique_ptr<double[]> entries(new double[static_cast<size_t>(n * n)]);
+  std::atomic<int64_t> next{0};
+  std::vector<std::thread> threads(std::max(1U, std::thread::hardware_concurrency()));
+  for (std::thread& thread : threads) {
+    thread = std::thread([&] {
+      for (int64_t j = next++; j < n; j = next++) {
+        for (int64_t i = 0; i < n; ++i) {
+          entries[static_cast<size_t>(j * n + i)] =
+              product.outer.at(i / q, j / q).real() * product.inner.at(i % q, j % q).real();
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return entries;
+}
+
+std::vector<double> values_of(const KroneckerProduct& product) {
+  const std::vector<double> outer = reference_values(product.outer, false);
+  const std::vector<double> inner = reference_values(product.inner, false);
+  std::vector<double> values;
+  for (const double s : outer) {
+    for (const double t : inner) values.push_back(s * t);
+  }
+  std::sort(values.begin(), values.end(), std::greater<>());
+  return values;
+}
+
+// Values are held to the bound of `checks`, relative to the largest. The job has the memory that the plan asks for, and
+// no more.
+void time_values(int64_t order, Method method) {
+  const KroneckerProduct product = kronecker_product(order);
+  const int64_t n = product.order();
+  const std::unique_ptr<double[]> entries = entries_of(product);
+  const std::vector<double> reference = values_of(product);
+  const LargePlan plan = plan_of({n, n, DType::kF64, Order::kColumnMajor}, options_of(method, Vectors::kNone));
+  const double matrices = static_cast<double>(engine->memory(plan).device_bytes) / static_cast<double>(n * n * 8);
+  const Results r = decompose(plan, entries.get());
+  double worst = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    worst = std::max(worst, std::fabs(value_at(r.values, DType::kF64, i) - reference[static_cast<size_t>(i)]));
+  }
+  const double bound = (16 + 2 * static_cast<double>(n)) * 0x1p-53 * reference[0];
+  const bool good = r.outcome.status == LargeStatus::kOk && worst <= bound;
+  failures += good ? 0 : 1;
+  std::printf(
+      "VALUES   f64  n %5lld %-6s %9.2f s call, %9.2f compute  %d sweeps, memory of %.2f matrices, error %.3f of the "
+      "bound: %s %s\n",
+      static_cast<long long>(n), method == Method::kJacobi ? "JACOBI" : "AUTO", r.seconds, compute_seconds(r.outcome),
+      r.outcome.sweeps, matrices, worst / bound, good ? "ok" : "FAILED", r.outcome.detail.c_str());
+  print_phases(r.outcome);
+  std::fflush(stdout);
+}
+
+void values() {
+  for (const Method method : {Method::kAuto, Method::kJacobi}) {
+    for (const int64_t order : {240, 1200, 2400, 9600}) time_values(order, method);
+  }
+}
+
 int main_of(int count, char** arguments) {
   CudaStatus status;
   engine = open_cuda_large_engine(0, &status);
@@ -889,7 +977,11 @@ int main_of(int count, char** arguments) {
   if (wanted("times")) times();
   if (wanted("eigen")) eigen();
   if (wanted("leading")) leading();
+  if (wanted("values")) values();
   if (!parts.empty() && wanted("profile")) profile();
+  if (!parts.empty() && parts[0] == "largest") {
+    for (size_t i = 1; i < parts.size(); ++i) time_values(std::atoll(parts[i].c_str()), Method::kAuto);
+  }
   std::printf("%d failures\n", failures);
   return failures == 0 ? 0 : 1;
 }

@@ -6,8 +6,8 @@
 //   1. Columns scaled by powers of two and sorted by norm, rows sorted by their largest entry: P_r A P_c = A' = Q R.
 //      Sorted rows make the QR accurate for graded rows, sorted columns make R's rows graded. An operand that is much
 //      taller than wide need not be copied for it (TallOperand in large_backend.h).
-//   2. X = R^H (Novakovic, eqs. 1 and 2). Its column norms tell the condition. Within kWarmStartSpread, and unless
-//      Method::kJacobi was asked for: X := X V_0, V_0 an eigenbasis of X^H X. After a QR a bad V_0 costs time, never
+//   2. X = R^H (Novakovic, eqs. 1 and 2). Its column norms tell the condition. Within kWarmStartSpread, and where
+//      may_start_by_eigenbasis(): X := X V_0, V_0 an eigenbasis of X^H X. After a QR a bad V_0 costs time, never
 //      accuracy, because X carries its grading in the rows. Else a second QR of the sorted columns, X P = Q_2 R_2, and
 //      X_2 = R_2^H, which is nearly orthogonal.
 //      Columns that are level, of a square operand, need no QR: kappa(A) is of the order of kappa(B) then, so an error
@@ -314,7 +314,7 @@ class BlockJacobi {
 
   // X := A' V_0 where A' needs no QR.
   bool start_without_qr() {
-    if (!level_ || m_ != n_ || n_ < 2 || hyperbolic_ || plan_.options.method == Method::kJacobi) return false;
+    if (!level_ || m_ != n_ || n_ < 2 || !may_start_by_eigenbasis(plan_)) return false;
     start_ = SvdStart::kEigenbasis;
     progress_.begin(parts(), kSvdQr);
     backend_.stage("warm start");
@@ -353,7 +353,7 @@ class BlockJacobi {
   }
 
   bool warm_start() {
-    if (plan_.options.method == Method::kJacobi || n_ < 2) return false;
+    if (!may_start_by_eigenbasis(plan_) || n_ < 2) return false;
     const auto norms = backend_.column_norms(x_, f_);
     if (std::any_of(norms.begin(), norms.end(), is_zero) || spread(norms) > kWarmStartSpread) return false;
     limit_exponents(norms);

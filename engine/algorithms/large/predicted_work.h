@@ -89,10 +89,20 @@ enum class SvdStart : uint8_t {
   kOneQr,  // hyperbolic
 };
 
+// Whether AUTO begins by an eigenbasis. Values alone need no second matrix for JACOBI, and an eigenbasis takes five. So a
+// large matrix of which only values are wanted goes without, and fits where two matrices do.
+inline constexpr int64_t kLargestStartOfValues = 32768;  // columns
+inline bool may_start_by_eigenbasis(const LargePlan& plan) {
+  const bool vectors = plan.left_columns > 0 || plan.right_rows > 0;
+  const bool hyperbolic = plan.options.kind == LargeKind::kHyperbolicSvd;
+  return !hyperbolic && plan.options.method != Method::kJacobi &&
+         (vectors || std::min(plan.problem.rows, plan.problem.cols) <= kLargestStartOfValues);
+}
+
 // Unless the operand turns out to need another.
 inline SvdStart expected_start(const LargePlan& plan) {
   if (plan.options.kind == LargeKind::kHyperbolicSvd) return SvdStart::kOneQr;
-  if (plan.options.method == Method::kJacobi) return SvdStart::kTwoQrs;
+  if (!may_start_by_eigenbasis(plan)) return SvdStart::kTwoQrs;
   return plan.problem.rows == plan.problem.cols ? SvdStart::kEigenbasis : SvdStart::kQrAndEigenbasis;
 }
 

@@ -1,5 +1,6 @@
-// The device memory of one job: one allocation, cut into pieces from the front, first fit. A piece that is given back
-// may be cut again at once, because all work of the job is in one stream.
+// The device memory of one job: one allocation, cut into pieces, best fit. So small pieces leave the room of a matrix
+// that was given back to the next matrix, and a job needs little more than its matrices take at once. A piece that is
+// given back may be cut again at once, because all work of the job is in one stream.
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_DEVICE_DEVICE_ARENA_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_DEVICE_DEVICE_ARENA_H_
 
@@ -21,15 +22,16 @@ class DeviceArena {
   // Null: there is no piece so large.
   void* take(uint64_t bytes) {
     const uint64_t size = aligned(bytes);
+    auto best = free_.end();
     for (auto it = free_.begin(); it != free_.end(); ++it) {
-      const auto [at, room] = *it;
-      if (room < size) continue;
-      free_.erase(it);
-      if (room > size) free_[at + size] = room - size;
-      taken_[at] = size;
-      return base_ + at;
+      if (it->second >= size && (best == free_.end() || it->second < best->second)) best = it;
     }
-    return nullptr;
+    if (best == free_.end()) return nullptr;
+    const auto [at, room] = *best;
+    free_.erase(best);
+    if (room > size) free_[at + size] = room - size;
+    taken_[at] = size;
+    return base_ + at;
   }
   void give_back(const void* piece) {
     const auto at = static_cast<uint64_t>(static_cast<const char*>(piece) - base_);

@@ -7,11 +7,13 @@
 #include <string>
 
 #include "engine/algorithms/large/large_driver.h"
+#include "engine/algorithms/large/predicted_work.h"
 #include "engine/backends/cuda/device/device_arena.h"
 #include "engine/backends/cuda/device/library_loader.h"
 #include "engine/backends/cuda/large/cuda_large_backend.h"
 #include "engine/backends/cuda/large/general_eigenproblem.h"
 #include "engine/backends/cuda/large/large_lane.h"
+#include "engine/backends/cuda/large/reflectors.h"
 #include "engine/backends/cuda/p_steps/gram_step.h"
 
 namespace svdserve::cuda {
@@ -50,6 +52,33 @@ LargeOutcome by_kind(LargeLane& lane, DeviceArena& arena, const LargePlan& plan,
                                         : decompose<double>(lane, arena, plan, operands, control);
 }
 
+template <class E>
+uint64_t matrix_bytes(int64_t rows, int64_t cols) {
+  return static_cast<uint64_t>(CudaLargeBackend<E>::leading_dimension(rows)) * static_cast<uint64_t>(cols) * sizeof(E);
+}
+
+// The p-steps of n columns, with either width a block more than there can be.
+template <class E>
+uint64_t p_step_bytes(int64_t n) {
+  const int pairs = static_cast<int>(n / 64 + 2);
+  const uint64_t narrow = gram_step_workspace_bytes<E>(pairs, 64);
+  if constexpr (kIsComplex<E>) return narrow;
+  return std::max(narrow, gram_step_workspace_bytes<E>(pairs, 128));
+}
+
+// Singular values alone: the tall matrix and its copy when it is permuted, or the tall matrix and X, or X and its copy.
+// An eigenbasis has X, the Gram matrix, the basis, and four for cuSOLVER's. Small pieces: a QR, the triangles of two, the
+// p-steps, which pairs are known, and the lists of pairs.
+template <class E>
+uint64_t values_bytes(const LargePlan& plan) {
+  const int64_t m = std::max(plan.problem.rows, plan.problem.cols), n = std::min(plan.problem.rows, plan.problem.cols);
+  const uint64_t tall = matrix_bytes<E>(m, n), square = matrix_bytes<E>(n, n);
+  const uint64_t matrices = std::max(2 * tall, large::may_start_by_eigenbasis(plan) ? 7 * square : 2 * square);
+  const int64_t blocks = n / 32 + 2;
+  return matrices + Reflectors<E>::workspace_bytes(n) + 2 * CudaLargeBackend<E>::scalar_bytes(n) + p_step_bytes<E>(n) +
+         static_cast<uint64_t>(GramStepVersions::ints(blocks) * 4 + blocks * blocks * 8);
+}
+
 }  // namespace
 
 const char* large_refusal() {
@@ -67,11 +96,7 @@ uint64_t large_device_bytes(const LargePlan* plan) {
     return libraries().has_geev() ? general_eigenproblem_device_bytes(*plan) : std::numeric_limits<uint64_t>::max();
   }
   const bool complex = is_complex(p.dtype);
-  const uint64_t element = complex ? sizeof(Complex) : sizeof(double);
-  const auto size = [&](int64_t rows, int64_t cols) {
-    return static_cast<uint64_t>(CudaLargeBackend<double>::leading_dimension(rows)) * static_cast<uint64_t>(cols) *
-           element;
-  };
+  const auto size = complex ? matrix_bytes<Complex> : matrix_bytes<double>;
   const uint64_t slack = 2 * kTransferBytes + (uint64_t{64} << 20);
   if (plan->options.method == Method::kTridiagonal) return 8 * size(p.rows, p.cols) + slack;
   if (large::is_factored(*plan)) {
@@ -81,15 +106,14 @@ uint64_t large_device_bytes(const LargePlan* plan) {
   }
   const bool wide = p.rows < p.cols;
   const int64_t m = std::max(p.rows, p.cols), n = std::min(p.rows, p.cols);
+  const uint64_t more = slack + static_cast<uint64_t>(m) * 1024;
+  if (plan->left_columns == 0 && plan->right_rows == 0 && plan->options.top_k == 0) {
+    return more + (complex ? values_bytes<Complex>(*plan) : values_bytes<double>(*plan));
+  }
   const int64_t left = wide ? plan->right_rows : plan->left_columns;
   uint64_t bytes = size(m, n) + 2 * size(m, std::max(n, left)) + 7 * size(n, n);
   if (plan->options.certificate) bytes += size(m, n) + 2 * size(std::max(m, left), left);
-  // The pairs of a p-step: with either width a block more than there can be.
-  const int pairs = static_cast<int>(n / 64 + 2);
-  bytes += complex
-               ? gram_step_workspace_bytes<Complex>(pairs, 64)
-               : std::max(gram_step_workspace_bytes<double>(pairs, 64), gram_step_workspace_bytes<double>(pairs, 128));
-  return bytes + slack + static_cast<uint64_t>(m) * 1024;
+  return bytes + more + (complex ? p_step_bytes<Complex>(n) : p_step_bytes<double>(n));
 }
 
 uint64_t large_host_bytes(const LargePlan* plan) {

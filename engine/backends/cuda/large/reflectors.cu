@@ -39,6 +39,26 @@ int64_t Reflectors<E>::elements(int64_t n) {
 }
 
 template <class E>
+struct Reflectors<E>::Memory {
+  static constexpr int64_t kSquare = int64_t{kPanel<E>} * kPanel<E>;
+  Memory(DeviceArena& arena, int64_t n)
+      : parts(arena, kMostParts * kSquare),
+        small(arena, 3 * kSquare),
+        triangles(arena, elements(n)),
+        w(arena, 2 * int64_t{kGroup} * std::max<int64_t>(n, kPanel<E>)),
+        first_failed(arena, 1) {}
+  const Piece<E> parts, small, triangles, w;
+  const Piece<int32_t> first_failed;
+};
+
+template <class E>
+uint64_t Reflectors<E>::workspace_bytes(int64_t n) {
+  const int64_t squares = (kMostParts + 3) * Memory::kSquare, products = 2 * int64_t{kGroup} * (n + kPanel<E>);
+  const int64_t tau = n + kPanel<E>;  // of panels that the library takes
+  return static_cast<uint64_t>(squares + elements(n) + products + tau) * sizeof(E) + 8 * DeviceArena::kAlignment;
+}
+
+template <class E>
 auto Reflectors<E>::panel_of(View a, int64_t index) const -> View {
   const int64_t at = index * kPanel<E>;
   return a.block(at, at, a.rows - at, std::min<int64_t>(kPanel<E>, a.cols - at));
@@ -97,19 +117,6 @@ PanelCall<E> Reflectors<E>::call_of(View a, int64_t index, const PanelCall<E>& a
   call.before = static_cast<int32_t>(before);
   return call;
 }
-
-template <class E>
-struct Reflectors<E>::Memory {
-  static constexpr int64_t kSquare = int64_t{kPanel<E>} * kPanel<E>;
-  Memory(DeviceArena& arena, int64_t n)
-      : parts(arena, kMostParts * kSquare),
-        small(arena, 3 * kSquare),
-        triangles(arena, elements(n)),
-        w(arena, 2 * int64_t{kGroup} * std::max<int64_t>(n, kPanel<E>)),
-        first_failed(arena, 1) {}
-  const Piece<E> parts, small, triangles, w;
-  const Piece<int32_t> first_failed;
-};
 
 // No panel has failed yet, and t is zero.
 template <class E>

@@ -37,6 +37,8 @@ class Reflectors {
   static bool fits(const LargeLane& lane);
   // How many elements `t` has for n columns: for each group its triangle.
   static int64_t elements(int64_t n);
+  // The most bytes of the arena that factor() takes for n columns, without the library's.
+  static uint64_t workspace_bytes(int64_t n);
 
   // a = Q R, a.rows >= a.cols: R in the upper triangle, reflectors below it, and t. Device memory.
   void factor(View a, E* t);
