@@ -67,7 +67,8 @@ constexpr bool has_signature(LargeKind k) { return k == LargeKind::kHyperbolicSv
 struct LargeOptions {
   LargeKind kind = LargeKind::kSvd;
   Triangle triangle = Triangle::kLower;  // of kHermitian
-  // SVDs: kAuto may start from an eigenbasis of the Gram matrix, kJacobi never does. kHermitian: kTridiagonal, which is
+  // SVDs: kAuto may start from an eigenbasis of the Gram matrix, but for values alone of more than 32768 columns; kJacobi
+  // never does. kHermitian: kTridiagonal, which is
   // kAuto, or kFactored; kJacobi is kFactored without such a start. kHermitianFactor: kFactored, which is kAuto, or
   // kJacobi. kGeneral: kQr, which is kAuto, or kJacobi; that one leaves to kQr what misses its bound.
   Method method = Method::kAuto;

@@ -858,6 +858,7 @@ void print_leading(const char* device, const LargeEngine& on, const char* spectr
   std::printf("%s leading %s %lldx%lld %s top_k %lld: %.4f s, %d steps, worst relative error %.1e\n",
               good ? "ok" : "BAD", device, static_cast<long long>(m), static_cast<long long>(n), spectrum,
               static_cast<long long>(top_k), seconds[1], outcome.subspace_steps, worst);
+  print_phases(outcome);
   std::fflush(stdout);
 }
 

@@ -171,6 +171,13 @@ TEST(LargeMemoryTest, OfASmallOneIsSmall) {
   EXPECT_LT(bytes(1, 1), 100'000u);
   EXPECT_LT(bytes(64, 64), 1'000'000u);
   EXPECT_LT(bytes(300, 300), 20'000'000u);
+  // Values alone by JACOBI, or of so many columns: X, and its copy or the operand's.
+  const LargeOptions values{.method = Method::kJacobi, .vectors = Vectors::kNone};
+  EXPECT_LT(engine->memory(*plan_large({4000, 4000, DType::kF64, Order::kColumnMajor}, values).plan).host_bytes,
+            2u * 4000 * 4000 * 8 + (40u << 20));
+  const LargeOptions automatic{.vectors = Vectors::kNone};
+  EXPECT_LT(engine->memory(*plan_large({60000, 60000, DType::kF64, Order::kColumnMajor}, automatic).plan).host_bytes,
+            2 * 60000ull * 60000 * 8 + (40u << 20));
   // A large one needs at least the memory of its parts: a copy and six triangles.
   EXPECT_GT(bytes(4000, 4000), 7u * 4000 * 4000 * 8);
   EXPECT_LT(bytes(4000, 4000), 7u * 4000 * 4000 * 8 + (40u << 20));

@@ -267,8 +267,7 @@ void SideBySideLaunch<E>::decompose(Launch* launch, const BatchShape& shape, con
     if (launch->error == cudaSuccess) launch->error = error;
   };
   GramStepLimits limits{};
-  after(cudaDeviceGetAttribute(&limits.multiprocessors, cudaDevAttrMultiProcessorCount, launch->device));
-  after(cudaDeviceGetAttribute(&limits.shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, launch->device));
+  after(gram_step_limits(launch->device, &limits));
   if (!gram_step_supports<W>(kLeastPairColumns, limits)) after(cudaErrorNotSupported);
   SideShape side = SideShape::wanted(shape);
   if (!gram_step_supports<W>(side.pair_columns, limits)) side = SideShape(shape, kLeastPairColumns);

@@ -16,10 +16,11 @@
 namespace svdserve {
 namespace {
 
-// n x n matrices that block_jacobi.h holds at once beside the operand's copy. Values alone take X, and those in which a
-// warm start makes its eigenbasis. Vectors take X, R_2, X_2, W, and two to polish it with, or four beside a basis that
+// n x n matrices that block_jacobi.h holds at once beside the operand's copy. Values alone take X, which is the second
+// of two behind a second QR, and those in which a warm start makes its eigenbasis. Vectors take X, R_2, X_2, W, and two to polish it with, or four beside a basis that
 // is stored.
-constexpr uint64_t kTrianglesForValues = 5;
+constexpr uint64_t kTrianglesForValues = 1;
+constexpr uint64_t kTrianglesForValuesByEigenbasis = 5;
 constexpr uint64_t kTrianglesForVectors = 6;
 constexpr uint64_t kTrianglesBesideBasis = 4;
 // The most bytes that small blocks kept by the pool, and scratch of threads, take.
@@ -84,6 +85,10 @@ uint64_t svd_state_bytes(const LargePlan& plan, int threads) {
   return bytes + kArraysOfColumns * n + sizeof(int32_t) * blocks * blocks + kNamesAndNumbers;
 }
 
+uint64_t triangles_for_values(const LargePlan& plan) {
+  return large::may_start_by_eigenbasis(plan) ? kTrianglesForValuesByEigenbasis : kTrianglesForValues;
+}
+
 class HostLargeEngine : public LargeEngine {
  public:
   explicit HostLargeEngine(int threads)
@@ -99,13 +104,13 @@ class HostLargeEngine : public LargeEngine {
     const uint64_t n = std::min(plan.problem.rows, plan.problem.cols);
     const uint64_t element = is_complex(plan.problem.dtype) ? 16 : 8;
     if (host::takes_tall_operand(plan)) {
-      const uint64_t triangles = plan.left_columns > 0 ? kTrianglesForVectors : kTrianglesForValues;
+      const uint64_t triangles = plan.left_columns > 0 ? kTrianglesForVectors : triangles_for_values(plan);
       const uint64_t entries = std::max(triangles * n * n, leading_entries(plan));
       const uint64_t bytes = entries * element + host::tall_operand_bytes(plan, threads_);
       return {bytes + slack_bytes(bytes, n, element, threads_), 0};
     }
     const uint64_t left = std::max(plan.left_columns, plan.right_rows);  // of the tall matrix's bases, the larger one
-    uint64_t entries = m * n + kTrianglesForValues * n * n;
+    uint64_t entries = m * n + triangles_for_values(plan) * n * n;
     if (left > 0) {
       entries = m * n + std::max(kTrianglesForVectors * n * n, kTrianglesBesideBasis * n * n + m * left);
       // Both bases as they were stored, their Gram matrix, the operand.
