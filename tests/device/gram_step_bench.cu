@@ -85,33 +85,27 @@ double median(std::vector<double> of) {
   return of[of.size() / 2];
 }
 
-// P-steps of one matrix, each over other pairs.
 template <class E>
-struct Steps {
-  Steps(int64_t n, int k, const GramStepLimits& limits) : n(n), k(k), limits(limits), operands(n) {
-    const int blocks = static_cast<int>(2 * n / k);
-    count = blocks / 2;
-    std::vector<GramStepPair> all;
-    for (int step = 0; step < kSteps; ++step) {
-      const std::vector<GramStepPair> list = pairs_of(blocks, step);
-      all.insert(all.end(), list.begin(), list.end());
-    }
-    const size_t bytes = all.size() * sizeof(GramStepPair);
-    pairs = static_cast<GramStepPair*>(device_memory(bytes));
-    check(cudaMemcpy(pairs, all.data(), bytes, cudaMemcpyHostToDevice), "upload");
-    workspace = device_memory(gram_step_workspace_bytes<E>(count, k));
-  }
-  ~Steps() {
-    cudaFree(pairs);
-    cudaFree(workspace);
-  }
-
-  void enqueue(int step, cudaEvent_t* marks) {
+void time_p_step(int64_t n, int k) {
+  cudaDeviceProp device;
+  check(cudaGetDeviceProperties(&device, 0), "cudaGetDeviceProperties");
+  const GramStepLimits limits{device.multiProcessorCount, static_cast<int>(device.sharedMemPerBlockOptin)};
+  if (!gram_step_supports<E>(k, limits)) return;
+  const int blocks = static_cast<int>(2 * n / k), count = blocks / 2;
+  Operands<E> operands(n);
+  auto* const pairs = static_cast<GramStepPair*>(device_memory(static_cast<size_t>(count) * sizeof(GramStepPair)));
+  void* const workspace = device_memory(gram_step_workspace_bytes<E>(count, k));
+  cudaEvent_t marks[4];
+  for (cudaEvent_t& mark : marks) check(cudaEventCreate(&mark), "cudaEventCreate");
+  std::vector<double> ms[3];
+  for (int step = 0; step < kSteps; ++step) {
+    const std::vector<GramStepPair> list = pairs_of(blocks, step);
+    check(cudaMemcpy(pairs, list.data(), list.size() * sizeof(GramStepPair), cudaMemcpyHostToDevice), "upload");
     const GramStepCall<E> call{{operands.x, n, n, n},
                                {operands.v, n, n, n},
                                operands.exponents,
                                n,
-                               pairs + step * count,
+                               pairs,
                                count,
                                k / 2,
                                k,
@@ -122,66 +116,23 @@ struct Steps {
                                GramStepVersions{},
                                workspace};
     check(launch_gram_step(call, limits, marks, nullptr), "launch_gram_step");
-  }
-
-  int64_t n;
-  int k, count = 0;
-  GramStepLimits limits;
-  Operands<E> operands;
-  GramStepPair* pairs = nullptr;
-  void* workspace = nullptr;
-};
-
-double milliseconds_between(cudaEvent_t begin, cudaEvent_t end) {
-  float elapsed = 0;
-  check(cudaEventElapsedTime(&elapsed, begin, end), "cudaEventElapsedTime");
-  return static_cast<double>(elapsed);
-}
-
-// Milliseconds of a p-step in a row of them: launched before the kernel in front has ended, and after it, in turns.
-template <class E>
-void time_rows(Steps<E>& steps, cudaEvent_t* marks, double* early, double* late) {
-  constexpr int kRounds = 5;
-  std::vector<double> ms[2];
-  const bool can = steps.limits.early_launch;
-  for (int round = 0; round < 2 * kRounds; ++round) {
-    steps.limits.early_launch = can && round % 2 == 0;
-    check(cudaEventRecord(marks[0], nullptr), "cudaEventRecord");
-    for (int step = 0; step < kSteps; ++step) steps.enqueue(step, nullptr);
-    check(cudaEventRecord(marks[1], nullptr), "cudaEventRecord");
-    check(cudaDeviceSynchronize(), "p-steps in a row");
-    ms[round % 2].push_back(milliseconds_between(marks[0], marks[1]) / kSteps);
-  }
-  steps.limits.early_launch = can;
-  *early = median(ms[0]);
-  *late = median(ms[1]);
-}
-
-template <class E>
-void time_p_step(int64_t n, int k) {
-  GramStepLimits limits{};
-  check(gram_step_limits(0, &limits), "gram_step_limits");
-  if (!gram_step_supports<E>(k, limits)) return;
-  Steps<E> steps(n, k, limits);
-  cudaEvent_t marks[4];
-  for (cudaEvent_t& mark : marks) check(cudaEventCreate(&mark), "cudaEventCreate");
-  std::vector<double> ms[3];
-  for (int step = 0; step < kSteps; ++step) {
-    steps.enqueue(step, marks);
     check(cudaDeviceSynchronize(), "a p-step");
-    for (int i = 0; i < 3; ++i) ms[i].push_back(milliseconds_between(marks[i], marks[i + 1]));
+    for (int i = 0; i < 3; ++i) {
+      float elapsed = 0;
+      check(cudaEventElapsedTime(&elapsed, marks[i], marks[i + 1]), "cudaEventElapsedTime");
+      ms[i].push_back(static_cast<double>(elapsed));
+    }
   }
-  const auto checksum = static_cast<unsigned long long>(steps.operands.checksum());
-  double early = 0, late = 0;
-  time_rows(steps, marks, &early, &late);
   for (cudaEvent_t& mark : marks) check(cudaEventDestroy(mark), "cudaEventDestroy");
-  const double size = static_cast<double>(n), flops = (kIsComplex<E> ? 4 : 1) * steps.count * size * k;
+  const double size = static_cast<double>(n), flops = (kIsComplex<E> ? 4 : 1) * count * size * k;
   const double gram = median(ms[0]), inner = median(ms[1]), post = median(ms[2]);
   std::printf(
       "%-7s n %5lld K %3d  Gram %7.1f us %5.1f TFLOP/s   inner %7.1f us   X W, V W %7.1f us %5.1f TFLOP/s   "
-      "in a row %7.1f us, not launched early %7.1f us   checksum %016llx\n",
+      "checksum %016llx\n",
       kIsComplex<E> ? "complex" : "real", static_cast<long long>(n), k, gram * 1e3, flops * (k + 1) / gram * 1e-9,
-      inner * 1e3, post * 1e3, flops * 4 * k / post * 1e-9, early * 1e3, late * 1e3, checksum);
+      inner * 1e3, post * 1e3, flops * 4 * k / post * 1e-9, static_cast<unsigned long long>(operands.checksum()));
+  cudaFree(pairs);
+  cudaFree(workspace);
 }
 
 void run(int64_t n) {

@@ -56,7 +56,10 @@ LargeLane::LargeLane(int which) : device(which), copies(copy_threads()) {
   const Libraries& l = libraries();
   if (!l.refusal.empty()) throw LargeStop{LargeStatus::kFault, l.refusal};
   try {
-    require(gram_step_limits(device, &limits), "asking for a device's limits");
+    require(cudaDeviceGetAttribute(&limits.multiprocessors, cudaDevAttrMultiProcessorCount, device),
+            "asking for multiprocessors");
+    require(cudaDeviceGetAttribute(&limits.shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
+            "asking for shared memory");
     int least = 0, greatest = 0;
     require(cudaDeviceGetStreamPriorityRange(&least, &greatest), "asking for priorities");
     require(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, least), "creating a stream");

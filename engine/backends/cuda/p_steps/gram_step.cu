@@ -39,24 +39,9 @@ uint64_t lay_out(int count, int columns, int splits, char* base, Workspace<E>* o
   return at;
 }
 
-// The kernel has shared_bytes of dynamic shared memory. It begins by await_kernel_before(). `early`: it may be launched
-// before the kernel in front of it in the stream, which begins so as well, has ended.
-template <class... Formal, class... Actual>
-cudaError_t launch_kernel(void (*kernel)(Formal...), dim3 grid, int threads, int shared_bytes, bool early,
-                          cudaStream_t stream, const Actual&... arguments) {
-  const cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
-  if (error != cudaSuccess) return error;
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = grid;
-  config.blockDim = dim3(static_cast<unsigned>(threads));
-  config.dynamicSmemBytes = static_cast<size_t>(shared_bytes);
-  config.stream = stream;
-  config.attrs = &attribute;
-  config.numAttrs = early ? 1 : 0;
-  return cudaLaunchKernelEx(&config, kernel, Formal(arguments)...);
+template <class Kernel>
+cudaError_t allow(Kernel kernel, int shared_bytes) {
+  return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
 }
 
 template <class E, int K, bool kMany = false>
@@ -81,9 +66,12 @@ cudaError_t launch(const GramStepCall<E>& call, const GramStepLimits& limits, cu
   const int splits = call.whole_columns ? 1 : std::max(1, by_load);
   const dim3 gram_grid(static_cast<unsigned>(splits), static_cast<unsigned>(call.count));
   const auto gram = [&](auto kernel, int stages) {
-    after(launch_kernel(kernel, gram_grid, GramShape<E, K>::kThreads, GramShape<E, K>::shared_bytes(stages),
-                        limits.early_launch, stream, call.x, call.pairs, call.versions, call.stack, call.width,
-                        space.partial, space.active_count));
+    const int bytes = GramShape<E, K>::shared_bytes(stages);
+    after(allow(kernel, bytes));
+    if (error != cudaSuccess) return;
+    kernel<<<gram_grid, GramShape<E, K>::kThreads, static_cast<size_t>(bytes), stream>>>(
+        call.x, call.pairs, call.versions, call.stack, call.width, space.partial, space.active_count);
+    after(cudaGetLastError());
   };
   if (GramShape<E, K>::shared_bytes(kManyGramStages) <= limits.shared_bytes) {
     gram(gram_kernel<E, K, kManyGramStages>, kManyGramStages);
@@ -103,9 +91,11 @@ cudaError_t launch(const GramStepCall<E>& call, const GramStepLimits& limits, cu
                            call.versions,     call.width,         call.x.cols,
                            call.positive,     call.tolerance,     call.smallest_exponent,
                            call.inner_sweeps, w_in_shared_memory, call.stack};
-  after(launch_kernel(inner_kernel<E, K, kMany>, dim3(static_cast<unsigned>(call.count)), Inner::kThreads, inner_bytes,
-                      limits.early_launch, stream, inner));
+  after(allow(inner_kernel<E, K, kMany>, inner_bytes));
   if (error != cudaSuccess) return error;
+  inner_kernel<E, K, kMany>
+      <<<static_cast<unsigned>(call.count), Inner::kThreads, static_cast<size_t>(inner_bytes), stream>>>(inner);
+  after(cudaGetLastError());
   mark(2);
 
   // As many blocks as are resident, and no more: each reads W first, which is as much as several slabs.
@@ -121,8 +111,11 @@ cudaError_t launch(const GramStepCall<E>& call, const GramStepLimits& limits, cu
                          call.width,     x_slabs,
                          v_slabs};
   const auto postmultiply = [&](auto kernel, int stages) {
-    after(launch_kernel(kernel, dim3(post_grid), PostShape<E, K>::kThreads, PostShape<E, K>::shared_bytes(stages),
-                        limits.early_launch, stream, post));
+    const int bytes = PostShape<E, K>::shared_bytes(stages);
+    after(allow(kernel, bytes));
+    if (error != cudaSuccess) return;
+    kernel<<<post_grid, PostShape<E, K>::kThreads, static_cast<size_t>(bytes), stream>>>(post);
+    after(cudaGetLastError());
   };
   // A multiprocessor's shared memory is a KiB a block more than what a block of its own can have.
   if (PostShape<E, K>::kBlocks * (PostShape<E, K>::shared_bytes(kManyPostStages) + 1024) <=
@@ -144,18 +137,6 @@ bool fits(const GramStepLimits& limits) {
 }
 
 }  // namespace
-
-cudaError_t gram_step_limits(int device, GramStepLimits* limits) {
-  cudaError_t error = cudaDeviceGetAttribute(&limits->multiprocessors, cudaDevAttrMultiProcessorCount, device);
-  if (error != cudaSuccess) return error;
-  error = cudaDeviceGetAttribute(&limits->shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
-  if (error != cudaSuccess) return error;
-  // Code for an older architecture does not wait, also where a newer device runs it.
-  cudaFuncAttributes code{};
-  error = cudaFuncGetAttributes(&code, gram_kernel<double, 64, 2>);
-  limits->early_launch = code.ptxVersion >= 90;
-  return error;
-}
 
 template <class E>
 bool gram_step_supports(int columns, const GramStepLimits& limits) {

@@ -125,11 +125,7 @@ struct GramStepCall {
 struct GramStepLimits {
   int multiprocessors;
   int shared_bytes;  // of a block, opted in
-  // A kernel's blocks may come to multiprocessors that the kernel before has left, and wait there for its end.
-  bool early_launch;
 };
-// Of this device, which is the current one.
-cudaError_t gram_step_limits(int device, GramStepLimits* limits);
 
 // Whether K columns can make a pair on this device: 64, and for double 128.
 template <class E>

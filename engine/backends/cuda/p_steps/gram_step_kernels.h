@@ -18,15 +18,6 @@
 
 namespace svdserve::cuda {
 
-// The first statement of each kernel of a p-step. Behind it all kernels before are done, and what they wrote is seen.
-// The next kernel may be launched from here on (GramStepLimits::early_launch).
-__device__ __forceinline__ void await_kernel_before() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;");
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-
 // --- slabs --------------------------------------------------------------------------------------------------------
 
 // kRows rows of the K columns of a pair, column-major in shared memory. Leading dimensions are such that the lanes of a
@@ -132,7 +123,6 @@ template <class E, int K, int kStages>
 __global__ void __launch_bounds__(GramShape<E, K>::kThreads, 1)
     gram_kernel(GramStepMatrix<E> x, const GramStepPair* pairs, GramStepVersions versions, GramStepStack stack,
                 int width, E* partial, int* active_count) {
-  await_kernel_before();
   using Shape = GramShape<E, K>;
   using S = Slab<E, K, true>;
   extern __shared__ __align__(16) unsigned char shared[];
@@ -354,7 +344,6 @@ struct InnerShape {
 template <class E, int K, bool kMany = false>
 __global__ void __launch_bounds__(InnerShape<E, K, kMany>::kThreads, (InnerShape<E, K, kMany>::kBlocks))
     inner_kernel(InnerCall<E> call) {
-  await_kernel_before();
   using Shape = InnerShape<E, K, kMany>;
   extern __shared__ __align__(16) unsigned char shared[];
   const BlockTeam<Shape::kThreads> block;
@@ -607,7 +596,6 @@ __device__ __forceinline__ void multiply_range(const PostCall<E>& call, const Gr
 // Each block has an even share of all slabs: of a few pairs, for each of which it loads W.
 template <class E, int K, int kStages>
 __global__ void __launch_bounds__(256, (PostShape<E, K>::kBlocks)) postmultiply_kernel(PostCall<E> call) {
-  await_kernel_before();
   extern __shared__ __align__(16) unsigned char shared[];
   E* const slabs = reinterpret_cast<E*>(shared);
   const int64_t all = int64_t{*call.active_count} * (call.x_slabs + call.v_slabs);

@@ -267,7 +267,8 @@ void SideBySideLaunch<E>::decompose(Launch* launch, const BatchShape& shape, con
     if (launch->error == cudaSuccess) launch->error = error;
   };
   GramStepLimits limits{};
-  after(gram_step_limits(launch->device, &limits));
+  after(cudaDeviceGetAttribute(&limits.multiprocessors, cudaDevAttrMultiProcessorCount, launch->device));
+  after(cudaDeviceGetAttribute(&limits.shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, launch->device));
   if (!gram_step_supports<W>(kLeastPairColumns, limits)) after(cudaErrorNotSupported);
   SideShape side = SideShape::wanted(shape);
   if (!gram_step_supports<W>(side.pair_columns, limits)) side = SideShape(shape, kLeastPairColumns);
