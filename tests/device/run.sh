@@ -16,6 +16,7 @@
 #   sanitize                    compute-sanitizer over a reduced list
 #   soak                        two minutes of mixed load
 #   resources
+#   limits                      what limits the kernels of singular values alone, by Nsight Compute
 #   factor-profile              Nsight Compute on one launch of each kernel of a p-step
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -291,6 +292,14 @@ soak() {
           # In the second sweep at n = 2048.
           timeout 60 ncu --set full --kernel-name "regex:${kernel}_kernel" --launch-skip 80 --launch-count 1 --kill yes \
             "$bin/device_large_bench" profile || failed=1
+        done
+        (exit $failed)
+        ;;
+      limits)
+        failed=0
+        for shape in 2x2 4x4 8x8 16x16 32x32; do
+          echo "$shape"
+          timeout 90 python3 "$here/limits.py" 'bidiagonal|finish' "$bin/device_kernel_bench" "$shape" quick || failed=1
         done
         (exit $failed)
         ;;

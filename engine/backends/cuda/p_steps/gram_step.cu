@@ -44,6 +44,29 @@ cudaError_t allow(Kernel kernel, int shared_bytes) {
   return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
 }
 
+// The Gram matrices of some pairs, a thread block for each split of a pair's rows, and a block a multiprocessor at once.
+struct GramLoad {
+  int pairs, slabs;  // slabs: of a pair
+  int multiprocessors;
+  double slabs_of_sum;  // what a Gram matrix takes, as a part of what a slab takes
+
+  // The time of so many splits, in units of what a block takes for a slab. Each block has a start and an end, each sum is
+  // written, and read by the next kernel. Fitted to device_gram_step_bench on an H100.
+  double time(int splits) const {
+    constexpr double kStartAndEnd = 4, kTransfer = 0.6;
+    const int all = pairs * splits, rounds = (all + multiprocessors - 1) / multiprocessors;
+    const int of_block = (slabs + splits - 1) / splits;
+    return rounds * (of_block + kStartAndEnd) + kTransfer * 2 * slabs_of_sum * all / multiprocessors;
+  }
+  int best_splits(int most) const {
+    int best = 1;
+    for (int splits = 2; splits <= most; ++splits) {
+      if (time(splits) < time(best)) best = splits;
+    }
+    return best;
+  }
+};
+
 template <class E, int K, bool kMany = false>
 cudaError_t launch(const GramStepCall<E>& call, const GramStepLimits& limits, cudaEvent_t* marks, cudaStream_t stream) {
   using Inner = InnerShape<E, K, kMany>;
@@ -58,12 +81,11 @@ cudaError_t launch(const GramStepCall<E>& call, const GramStepLimits& limits, cu
   };
 
   mark(0);
-  // Rows are split so that every multiprocessor has a block, unless the caller wants one sum.
   const auto slabs = [](int64_t rows, int of) { return static_cast<int>((rows + of - 1) / of); };
   const int gram_slabs = slabs(call.x.rows, Slab<E, K, true>::kRows);
-  const int pairs = call.parts_for > 0 ? call.parts_for : call.count;
-  const int by_load = std::min({kMostSplits, gram_slabs, (limits.multiprocessors + pairs / 2) / pairs});
-  const int splits = call.whole_columns ? 1 : std::max(1, by_load);
+  const GramLoad load{call.parts_for > 0 ? call.parts_for : call.count, gram_slabs, limits.multiprocessors,
+                      static_cast<double>(K) / Slab<E, K, true>::kRows};
+  const int splits = call.whole_columns ? 1 : load.best_splits(std::min(kMostSplits, gram_slabs));
   const dim3 gram_grid(static_cast<unsigned>(splits), static_cast<unsigned>(call.count));
   const auto gram = [&](auto kernel, int stages) {
     const int bytes = GramShape<E, K>::shared_bytes(stages);
