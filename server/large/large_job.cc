@@ -362,19 +362,19 @@ void LargeJob::resume() {
   progress_due_ = true;
   stages_->recorder->large_resumed();
   keep_results();
-  std::optional<ComputedLarge> computed;
   if (results_kept_ && checkpoint_.has(CheckpointPart::kResults) && matrix_.memory->map_results(matrix_.plan)) {
-    computed = computed_of(checkpoint_.header(CheckpointPart::kResults));
-  }
-  if (computed) {
-    load_results(checkpoint_, matrix_.memory, [job = weak_from_this(), computed = *computed](bool ok) {
-      if (const auto self = job.lock()) self->on_results_loaded(ok, computed);
+    load_results(checkpoint_, matrix_.memory, [job = weak_from_this()](std::optional<ComputedLarge> computed) {
+      if (const auto self = job.lock()) self->on_results_loaded(std::move(computed));
     });
   } else {
-    load_operand(checkpoint_, matrix_.memory, [job = weak_from_this()](bool ok) {
-      if (const auto self = job.lock()) self->on_operand_loaded(ok);
-    });
+    load();
   }
+}
+
+void LargeJob::load() {
+  load_operand(checkpoint_, matrix_.memory, [job = weak_from_this()](bool ok) {
+    if (const auto self = job.lock()) self->on_operand_loaded(ok);
+  });
 }
 
 void LargeJob::on_operand_loaded(bool ok) {
@@ -388,16 +388,14 @@ void LargeJob::on_operand_loaded(bool ok) {
   });
 }
 
-void LargeJob::on_results_loaded(bool ok, ComputedLarge computed) {
+void LargeJob::on_results_loaded(std::optional<ComputedLarge> computed) {
   act_on([&](LargeNext* next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     if (state_ != State::kLoading) return;
-    if (ok) {
-      start_sending(std::move(computed), next);
-      return;
+    if (computed) {
+      start_sending(*std::move(computed), next);
+    } else {
+      load();
     }
-    load_operand(checkpoint_, matrix_.memory, [job = weak_from_this()](bool loaded) {
-      if (const auto self = job.lock()) self->on_operand_loaded(loaded);
-    });
   });
 }
 
@@ -421,7 +419,7 @@ bool LargeJob::run(int device, Reservation memory) {
     matrix_.memory->hold(std::move(memory));
     blocks = matrix_.memory;
     plan = matrix_.plan;
-    states = checkpoint_.states(operand_and_result_bytes(plan));
+    states = checkpoint_.states(operand_and_result_bytes(plan), &cancel_);
   }
   if (plan.operand_bytes() >= kTrimmedBytes) trim_heap();
   LargeControl control;
