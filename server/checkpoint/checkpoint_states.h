@@ -28,7 +28,8 @@ struct StateFolder {
   // time. Zero: all states are saved.
   absl::Duration interval;
   absl::Duration patience;  // with a step, of 4 MiB at most; by the system's clock
-  // Tasks of DiskLanes may call these two. is_ours: the operand is on disk, and no other call has the matrix. create: what it is given, while nobody removes the folder; not at all where it is not ours.
+  // Tasks of DiskLanes may call these two. is_ours: the operand is on disk, no other call has the matrix, and no device
+  // has failed it since. create: what it is given, while nobody removes the folder; not at all where it is not ours.
   std::function<bool()> is_ours;
   std::function<void(const std::function<void()>& file)> create;
   std::function<void(DiskLanes::Task)> transfer;  // on a lane of these states alone

@@ -81,7 +81,9 @@ struct CheckpointEntry {
   std::atomic<bool> saved[2] = {false, false};  // by CheckpointPart
   Mutex creating;                               // held while a state's file is created, and while the folder is removed
   std::promise<void> gone;                      // the folder is
-  std::atomic<uint64_t> claim{0};               // 0: nobody's
+  // Its states are those of computations since so many devices have failed it. Older ones are still to be removed.
+  std::atomic<uint64_t> faults{0}, removing{0};
+  std::atomic<uint64_t> claim{0};  // 0: nobody's
 
   std::function<void()> taken;
   int transfers = 0;  // of the operand to disk: waiting or under way
@@ -337,7 +339,9 @@ std::unique_ptr<LargeStateStore> Checkpoint::states(int64_t others_bytes, const 
   folder.max_bytes = entry_->request.bytes - others_bytes;
   folder.interval = impl.options.state_interval;
   folder.patience = impl.options.state_patience;
-  folder.is_ours = [entry = entry_, claim = claim_] { return entry->saved[0] && entry->claim == claim; };
+  folder.is_ours = [entry = entry_, claim = claim_, faults = entry_->faults.load()] {
+    return entry->saved[0] && entry->claim == claim && entry->faults == faults && entry->removing == 0;
+  };
   folder.create = [entry = entry_, is_ours = folder.is_ours](const std::function<void()>& file) {
     MutexLock creating(&entry->creating);
     if (is_ours()) file();
@@ -351,6 +355,23 @@ std::unique_ptr<LargeStateStore> Checkpoint::states(int64_t others_bytes, const 
   };
   folder.saved = [&impl] { impl.recorder->state_saved(); };
   return std::make_unique<CheckpointStates>(std::move(folder), impl.clock, cancel);
+}
+
+void Checkpoint::drop_states() {
+  if (entry_ == nullptr) return;
+  CheckpointStore::Impl& impl = *store_->impl_;
+  MutexLock lock(&impl.mu);
+  if (entry_->claim != claim_) return;
+  ++entry_->faults;
+  ++entry_->removing;
+  impl.lanes.push(entry_->lane, [&impl, files = impl.directory, entry = entry_]() -> DiskLanes::After {
+    std::string failed;
+    for (int s = 0; s <= static_cast<int>(LargeState::kLast) && failed.empty(); ++s) {
+      failed = files->remove(entry->folder, name(static_cast<LargeState>(s)));
+    }
+    if (failed.empty()) --entry->removing;  // else nobody reads them, and none are saved
+    return [&impl, entry, failed] { impl.tell_failure(*entry, true, "states", failed); };
+  });
 }
 
 void Checkpoint::drop() {

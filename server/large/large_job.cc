@@ -449,12 +449,16 @@ std::unique_ptr<Watchdog::Watch> LargeJob::watch(int device, const LargePlan& pl
   if (stages_->monitor == nullptr) return nullptr;
   const std::string& first = runner.device(runner.members(device).front()).name;
   return stages_->monitor->watch(first, longest_silence(plan), [this, device](absl::Duration silent) {
+    const Error error = {
+        absl::StatusCode::kUnavailable, Reason::kDeviceFault,
+        absl::StrCat("device ", stages_->runner->device(device).name, " did not respond for ",
+                     absl::FormatDuration(absl::Trunc(silent, absl::Milliseconds(100))), "; send the matrix again"),
+        "", absl::Seconds(1)};
     // The device may still write to the memory, which run() keeps.
-    abandon(
-        {absl::StatusCode::kUnavailable, Reason::kDeviceFault,
-         absl::StrCat("device ", stages_->runner->device(device).name, " did not respond for ",
-                      absl::FormatDuration(absl::Trunc(silent, absl::Milliseconds(100))), "; send the matrix again"),
-         "", absl::Seconds(1)});
+    act_on([&](LargeNext* next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+      checkpoint_.drop_states();
+      end(error, next);
+    });
     for (const int member : stages_->runner->members(device)) {  // any of them may be the one that hangs
       stages_->monitor->lost(stages_->runner->device(member).name);
       stages_->runner->mark_lost(member);
@@ -484,6 +488,7 @@ void LargeJob::on_outcome(LargeOutcome outcome) {
     }
     if (outcome.status == LargeStatus::kFault || outcome.status == LargeStatus::kOutOfMemory) {
       record_fault(outcome);
+      if (outcome.status == LargeStatus::kFault) checkpoint_.drop_states();
       if (try_elsewhere(outcome.device_lost, next)) return;
     }
     end(error_of(outcome, stages_->runner->device(device_).name), next);

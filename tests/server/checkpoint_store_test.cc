@@ -436,6 +436,33 @@ TEST_F(CheckpointStoreTest, OneGroupOfStatesIsOnItsWayToTheDisk) {
   EXPECT_EQ(recorder_.factors().states, 2);
 }
 
+TEST_F(CheckpointStoreTest, StatesOfADeviceThatFailedAreNone) {
+  Checkpoint files = saved();
+  const ResumeToken token = files.token();
+  auto of_failed = states_of(files);
+  for (const LargeState state : kEveryState) EXPECT_TRUE(save_state(*of_failed, state, "rubbish"));
+  {
+    const HangingDisk disk(absl::BytesToHexString(token));
+    ASSERT_TRUE(of_failed->due());
+    files.drop_states();
+    HangingDisk::await();
+    EXPECT_FALSE(of_failed->due());
+    const auto states = states_of(files);
+    for (const LargeState state : kEveryState) EXPECT_EQ(states->open(state), 0u) << "removed soon";
+    EXPECT_FALSE(states->due());
+  }
+  auto states = states_of(files);
+  await([&] { return states->due(); });
+  for (const LargeState state : kEveryState) EXPECT_FALSE(fs::exists(folder(token) / name(state)));
+  EXPECT_TRUE(save_state(*states, LargeState::kSweep, "good"));
+  of_failed.reset();
+  states.reset();
+  files = {};
+  restart();
+  ASSERT_EQ(claim(token, &files), Claim::kYes);
+  EXPECT_EQ(state_of(*states_of(files), LargeState::kSweep), "good");
+}
+
 // --- a disk that hangs --------------------------------------------------------------------------
 
 TEST_F(CheckpointStoreTest, NoMatrixWaitsForTheFilesOfAnother) {

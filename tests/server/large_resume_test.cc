@@ -205,6 +205,68 @@ TEST_F(LargeResumeTest, AComputationGoesOnFromItsStates) {
   await_checkpoints(0);
 }
 
+// A device that has failed may have computed rubbish before, and saved it.
+TEST_F(LargeResumeTest, NoDeviceTakesTheStatesOfOneThatFailed) {
+  start_with_gpu();
+  gpu_->have_states(1000, [&](LargeStateStore* states) {
+    save_sweep(states, "rubbish");
+    while (recorder_.factors().states == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  });
+  LargeOutcome fault;
+  fault.status = LargeStatus::kFault;
+  gpu_->answer(fault);
+  bool found = true;
+  controls_->have_states(1000, [&](LargeStateStore* states) {
+    found = states->open(LargeState::kSweep) != 0;
+    while (!states->due()) std::this_thread::sleep_for(std::chrono::milliseconds(1));  // they are removed
+    found = found || states->open(LargeState::kSweep) != 0;
+  });
+  LargeCall& call = begin();
+  call.upload(4, 2);
+  call.commit();
+  const Got got = take_all(call);
+  ASSERT_TRUE(got.summary.has_value());
+  EXPECT_EQ(got.summary->device, "fake:0");
+  EXPECT_FALSE(found);
+}
+
+// One that has too little memory computes what it does compute as well as another.
+TEST_F(LargeResumeTest, ADeviceGoesOnForOneWithoutMemory) {
+  start_with_gpu();
+  gpu_->have_states(1000, [&](LargeStateStore* states) {
+    save_sweep(states, "good");
+    while (recorder_.factors().states == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  });
+  LargeOutcome full;
+  full.status = LargeStatus::kOutOfMemory;
+  gpu_->answer(full);
+  uint64_t found = 0;
+  controls_->have_states(1000, [&](LargeStateStore* states) { found = states->open(LargeState::kSweep); });
+  LargeCall& call = begin();
+  call.upload(4, 2);
+  call.commit();
+  EXPECT_TRUE(take_all(call).summary.has_value());
+  EXPECT_EQ(found, 4u);
+}
+
+TEST_F(LargeResumeTest, NobodyTakesTheStatesOfADeviceThatHangs) {
+  controls_->close();
+  controls_->have_states(1000, [&](LargeStateStore* states) { save_sweep(states, "rubbish"); });
+  LargeCall& call = begin();
+  const std::string token = call.upload(4, 2).resume;
+  call.commit();
+  while (recorder_.factors().states == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  for (int i = 0; i < 20; ++i) clock_.advance(absl::Seconds(1));
+  take_all(call);
+  EXPECT_EQ(call.await_end().reason, Reason::kDeviceFault);
+  restart();
+  monitor_.healthy = true;
+  uint64_t found = 1;
+  controls_->have_states(1000, [&](LargeStateStore* states) { found = states->open(LargeState::kSweep); });
+  EXPECT_TRUE(take_all(resume(token)).summary.has_value());
+  EXPECT_EQ(found, 0u);
+}
+
 TEST_F(LargeResumeTest, ACallThatEndsDoesNotWaitForTheDisk) {
   controls_->close();
   controls_->have_states(1000, [&](LargeStateStore* states) {
