@@ -208,7 +208,12 @@ void CheckpointDirectory::remove(const std::string& folder) const {
 std::string CheckpointDirectory::remove(const std::string& folder, const std::string& name) const {
   const Descriptor fd = open_folder(folder);
   if (!fd) return errno == ENOENT ? "" : why("open");
-  if (unlinkat(fd.get(), name.c_str(), 0) != 0) return errno == ENOENT ? "" : why("unlink");
+  return unlinkat(fd.get(), name.c_str(), 0) == 0 || errno == ENOENT ? "" : why("unlink");
+}
+
+std::string CheckpointDirectory::sync(const std::string& folder) const {
+  const Descriptor fd = open_folder(folder);
+  if (!fd) return errno == ENOENT ? "" : why("open");
   return fsync(fd.get()) == 0 ? "" : why("fsync");
 }
 

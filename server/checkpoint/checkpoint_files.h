@@ -78,8 +78,10 @@ class CheckpointDirectory {
   void remove(const std::string& folder) const;
   void remove_unfinished(const std::string& folder) const;
 
-  // Removes a file that may be there, and returns when the disk knows it. Returns why it cannot, or nothing.
+  // Both return why they cannot, or nothing. Removes a file that may be there.
   std::string remove(const std::string& folder, const std::string& name) const;
+  // Returns when the disk knows of all names in a folder.
+  std::string sync(const std::string& folder) const;
 
   // Begins a file of `bytes` bytes. Null: *failed says why.
   std::unique_ptr<CheckpointWriter> begin(const std::string& folder, const std::string& name, uint64_t bytes,

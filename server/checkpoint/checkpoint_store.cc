@@ -369,6 +369,7 @@ void Checkpoint::drop_states() {
     for (int s = 0; s <= static_cast<int>(LargeState::kLast) && failed.empty(); ++s) {
       failed = files->remove(entry->folder, name(static_cast<LargeState>(s)));
     }
+    if (failed.empty()) failed = files->sync(entry->folder);
     if (failed.empty()) --entry->removing;  // else nobody reads them, and none are saved
     return [&impl, entry, failed] { impl.tell_failure(*entry, true, "states", failed); };
   });

@@ -82,7 +82,7 @@ struct CheckpointOptions {
   int64_t max_bytes = 0;                              // operands, results and states of all matrices
   absl::Duration keep;                                // of files that no call claims
   absl::Duration state_interval = {};                 // StateFolder's
-  absl::Duration patience = absl::Seconds(5);         // with the disk, when the store ends
+  absl::Duration patience = absl::Seconds(10);        // with the disk, when the store ends
   absl::Duration state_patience = absl::Seconds(60);  // StateFolder's
 };
 
