@@ -205,8 +205,16 @@ void CheckpointDirectory::remove(const std::string& folder) const {
   unlinkat(directory_.get(), folder.c_str(), AT_REMOVEDIR);
 }
 
-void CheckpointDirectory::remove(const std::string& folder, const std::string& name) const {
-  if (const Descriptor fd = open_folder(folder)) unlinkat(fd.get(), name.c_str(), 0);
+std::string CheckpointDirectory::remove(const std::string& folder, const std::string& name) const {
+  const Descriptor fd = open_folder(folder);
+  if (!fd) return errno == ENOENT ? "" : why("open");
+  return unlinkat(fd.get(), name.c_str(), 0) == 0 || errno == ENOENT ? "" : why("unlink");
+}
+
+std::string CheckpointDirectory::sync(const std::string& folder) const {
+  const Descriptor fd = open_folder(folder);
+  if (!fd) return errno == ENOENT ? "" : why("open");
+  return fsync(fd.get()) == 0 ? "" : why("fsync");
 }
 
 void CheckpointDirectory::remove_unfinished(const std::string& folder) const {

@@ -58,7 +58,7 @@ class CheckpointReader {
   uint32_t crc32c_ = 0;
 };
 
-// A directory with folders of files. Links in it are not followed. Thread-safe; one thread at a time for one folder.
+// A directory with folders of files. Links in it are not followed. Thread-safe, but for a folder that is removed.
 class CheckpointDirectory {
  public:
   CheckpointDirectory() = default;
@@ -74,10 +74,14 @@ class CheckpointDirectory {
   bool has(const std::string& folder, const std::string& name) const { return size(folder, name) >= 0; }
   // In bytes, with the checksum; -1: there is no such file.
   int64_t size(const std::string& folder, const std::string& name) const;
-  // Removes a folder and the files in it; one file; the files that a killed server has not finished.
+  // Removes a folder and the files in it; the files that a killed server has not finished.
   void remove(const std::string& folder) const;
-  void remove(const std::string& folder, const std::string& name) const;
   void remove_unfinished(const std::string& folder) const;
+
+  // Both return why they cannot, or nothing. Removes a file that may be there.
+  std::string remove(const std::string& folder, const std::string& name) const;
+  // Returns when the disk knows of all names in a folder.
+  std::string sync(const std::string& folder) const;
 
   // Begins a file of `bytes` bytes. Null: *failed says why.
   std::unique_ptr<CheckpointWriter> begin(const std::string& folder, const std::string& name, uint64_t bytes,

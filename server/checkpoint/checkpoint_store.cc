@@ -6,10 +6,9 @@
 #include <array>
 #include <atomic>
 #include <cctype>
-#include <deque>
+#include <future>
 #include <map>
 #include <optional>
-#include <thread>
 #include <unordered_map>
 #include <vector>
 
@@ -20,6 +19,7 @@
 #include "server/base/log.h"
 #include "server/base/mutex.h"
 #include "server/checkpoint/checkpoint_states.h"
+#include "server/checkpoint/disk_lanes.h"
 
 namespace svdserve::server {
 namespace {
@@ -46,6 +46,11 @@ ResumeToken token_of(const std::string& folder) {
   return absl::HexStringToBytes(folder);
 }
 
+// Memory that goes once, for all copies of a task.
+std::shared_ptr<std::shared_ptr<const void>> holding(std::shared_ptr<const void> memory) {
+  return std::make_shared<std::shared_ptr<const void>>(std::move(memory));
+}
+
 // The contents of a request file.
 struct RequestText {
   std::string owner, description;
@@ -66,15 +71,20 @@ std::optional<RequestText> read_request(const std::string& text) {
 
 }  // namespace
 
-// Fields below `saved` are guarded by the store's lock.
+// Tasks of lanes read what comes before `taken`. The store's lock guards the rest, and changes of `claim`.
 struct CheckpointEntry {
   ResumeToken token;
   std::string folder;
   RequestText request;
+  const std::shared_ptr<DiskLanes::Lane> lane = DiskLanes::make_lane();
   std::atomic<bool> given_up{false};            // its transfers are to end, and its files go
   std::atomic<bool> saved[2] = {false, false};  // by CheckpointPart
+  Mutex creating;                               // held while a state's file is created, and while the folder is removed
+  std::promise<void> gone;                      // the folder is
+  // Its states are those of computations since so many devices have failed it. Older ones are still to be removed.
+  std::atomic<uint64_t> faults{0}, removing{0};
+  std::atomic<uint64_t> claim{0};  // 0: nobody's
 
-  uint64_t claim = 0;  // 0: nobody's
   std::function<void()> taken;
   int transfers = 0;  // of the operand to disk: waiting or under way
   absl::Time expires = absl::InfiniteFuture();
@@ -83,31 +93,30 @@ struct CheckpointEntry {
 
 struct CheckpointStore::Impl {
   Impl(CheckpointDirectory d, const CheckpointOptions& o, Clock* c, Recorder* r)
-      : directory(std::move(d)), options(o), clock(c), recorder(r) {
+      : directory(std::make_shared<const CheckpointDirectory>(std::move(d))),
+        options(o),
+        clock(c),
+        recorder(r),
+        lanes(absl::ToChronoMilliseconds(o.patience)) {
     take_over();
-    thread = std::thread([this] { work(); });
   }
   ~Impl() {
-    {
-      MutexLock lock(&mu);
-      ending = true;
-      for (const auto& [token, entry] : entries) entry->given_up = true;
-      work_there.signal();
-    }
-    thread.join();
+    MutexLock lock(&mu);
+    ending = true;
+    for (const auto& [token, entry] : entries) entry->given_up = true;
   }
 
   // The files of an earlier server. Those that are not complete go.
   void take_over() {
     MutexLock lock(&mu);
-    for (const std::string& folder : directory.folders()) {
+    for (const std::string& folder : directory->folders()) {
       const ResumeToken token = token_of(folder);
       if (token.empty()) continue;
       std::string text;
-      const bool readable = directory.read_text(folder, kRequestName, kMaxText, &text).empty();
+      const bool readable = directory->read_text(folder, kRequestName, kMaxText, &text).empty();
       std::optional<RequestText> request = readable ? read_request(text) : std::nullopt;
-      if (!request || !directory.has(folder, kPartNames[0])) {
-        directory.remove(folder);
+      if (!request || !directory->has(folder, kPartNames[0])) {
+        directory->remove(folder);
         continue;
       }
       const auto entry = std::make_shared<CheckpointEntry>();
@@ -115,8 +124,8 @@ struct CheckpointStore::Impl {
       entry->folder = folder;
       entry->request = *std::move(request);
       entry->saved[0] = true;
-      directory.remove_unfinished(folder);
-      entry->saved[1] = directory.has(folder, kPartNames[1]);
+      directory->remove_unfinished(folder);
+      entry->saved[1] = directory->has(folder, kPartNames[1]);
       bytes += entry->request.bytes;
       entries.emplace(token, entry);
       release(entry.get());
@@ -131,26 +140,27 @@ struct CheckpointStore::Impl {
     entry->expires = clock->now() + options.keep;
   }
 
-  void push(std::function<void()> task) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
-    tasks.push_back(std::move(task));
-    work_there.signal();
-  }
-
   // Nobody finds it any more. Its room is free when its files are gone.
   void remove(const std::shared_ptr<CheckpointEntry>& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
     if (entries.erase(entry->token) == 0) return;
     entry->given_up = true;
     entry->claim = 0;
-    push([this, entry] {
-      directory.remove(entry->folder);
-      MutexLock lock(&mu);
-      bytes -= entry->request.bytes;
+    lanes.push(entry->lane, [this, files = directory, entry]() -> DiskLanes::After {
+      {
+        MutexLock creating(&entry->creating);
+        files->remove(entry->folder);
+      }
+      entry->gone.set_value();
+      return [this, entry] {
+        MutexLock lock(&mu);
+        bytes -= entry->request.bytes;
+      };
     });
   }
 
   // Makes room by files that nobody claims: the oldest of the owner that has most of them, again and again. False: there
-  // is too little room. Files that are removed count no more, although they go a little later.
-  bool make_room(int64_t needed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
+  // is too little room. Files that are removed count no more, although they go a little later: the lane waits for that.
+  bool make_room(int64_t needed, const std::shared_ptr<DiskLanes::Lane>& lane) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
     std::map<std::string, int64_t> unclaimed;  // bytes by owner
     int64_t kept = 0, claimed = 0;
     for (const auto& [token, entry] : entries) {
@@ -165,6 +175,10 @@ struct CheckpointStore::Impl {
       kept -= oldest->request.bytes;
       most->second -= oldest->request.bytes;
       remove(oldest);
+      lanes.push(lane, [oldest]() -> DiskLanes::After {
+        oldest->gone.get_future().wait();
+        return {};
+      });
     }
     return true;
   }
@@ -183,8 +197,9 @@ struct CheckpointStore::Impl {
     return oldest;
   }
 
-  // On the store's thread, as the next two.
-  std::string write(CheckpointEntry* entry, CheckpointPart part, const std::string& header, const ConstParts& parts) {
+  // On the entry's lane.
+  static std::string write(const CheckpointDirectory& directory, CheckpointEntry* entry, CheckpointPart part,
+                           const std::string& header, const ConstParts& parts) {
     const std::string& folder = entry->folder;
     const auto text = [&](const std::string& name, const std::string& content) {
       return directory.write(folder, name, {std::span(content.data(), content.size())}, entry->given_up);
@@ -197,11 +212,14 @@ struct CheckpointStore::Impl {
     return failed;
   }
 
+  void tell_failure(const CheckpointEntry& entry, bool saving, const char* part, const std::string& failed) {
+    if (failed.empty() || entry.given_up) return;
+    log_warning(saving ? "checkpoint_failed" : "checkpoint_unreadable", {{"part", part}, {"error", failed}});
+    recorder->checkpoint_failed();
+  }
+
   void written(const std::shared_ptr<CheckpointEntry>& entry, CheckpointPart part, const std::string& failed) {
-    if (!failed.empty() && !entry->given_up) {
-      log_warning("checkpoint_failed", {{"part", kPartNames[static_cast<int>(part)]}, {"error", failed}});
-      recorder->checkpoint_failed();
-    }
+    tell_failure(*entry, true, kPartNames[static_cast<int>(part)], failed);
     MutexLock lock(&mu);
     entry->saved[static_cast<int>(part)] = failed.empty();
     if (part != CheckpointPart::kOperand) return;
@@ -209,32 +227,16 @@ struct CheckpointStore::Impl {
     if (!failed.empty() && !ending) remove(entry);
   }
 
-  void work() {
-    for (;;) {
-      std::function<void()> task;
-      {
-        MutexLock lock(&mu);
-        while (tasks.empty() && !ending) work_there.wait(&mu);
-        if (tasks.empty()) return;
-        task = std::move(tasks.front());
-        tasks.pop_front();
-      }
-      task();
-    }
-  }
-
-  const CheckpointDirectory directory;
+  const std::shared_ptr<const CheckpointDirectory> directory;
   const CheckpointOptions options;
   Clock* const clock;
   Recorder* const recorder;
   mutable Mutex mu;
-  CondVar work_there;
-  std::deque<std::function<void()>> tasks ABSL_GUARDED_BY(mu);
   bool ending ABSL_GUARDED_BY(mu) = false;
   std::unordered_map<ResumeToken, std::shared_ptr<CheckpointEntry>> entries ABSL_GUARDED_BY(mu);
   int64_t bytes ABSL_GUARDED_BY(mu) = 0;         // of entries, and of files that are still being removed
   uint64_t last_number ABSL_GUARDED_BY(mu) = 0;  // of claims and of releases
-  std::thread thread;
+  DiskLanes lanes;                               // last: what comes of their tasks uses the others
 };
 
 // --- the store ----------------------------------------------------------------------------------
@@ -257,13 +259,14 @@ Checkpoint CheckpointStore::begin(const std::string& owner, const std::string& d
   if (token.empty()) return out;
   MutexLock lock(&impl_->mu);
   if (impl_->ending) return out;
+  const auto entry = std::make_shared<CheckpointEntry>();
   if (impl_->has_room_for_states(bytes + states)) {
     bytes += states;
-  } else if (!impl_->make_room(bytes)) {
+  } else if (!impl_->make_room(bytes, entry->lane)) {
     return out;
   }
   out.store_ = this;
-  out.entry_ = std::make_shared<CheckpointEntry>();
+  out.entry_ = entry;
   out.claim_ = ++impl_->last_number;
   out.entry_->folder = absl::BytesToHexString(token);
   out.entry_->request = {owner, description, bytes};
@@ -327,29 +330,49 @@ Checkpoint::~Checkpoint() {
   }
 }
 
-std::unique_ptr<LargeStateStore> Checkpoint::states(int64_t others_bytes) {
+std::unique_ptr<LargeStateStore> Checkpoint::states(int64_t others_bytes, const std::atomic<bool>* cancel) {
   if (entry_ == nullptr || entry_->request.bytes <= others_bytes) return nullptr;
   CheckpointStore::Impl& impl = *store_->impl_;
   StateFolder folder;
-  folder.directory = &impl.directory;
+  folder.directory = impl.directory;
   folder.name = entry_->folder;
   folder.max_bytes = entry_->request.bytes - others_bytes;
   folder.interval = impl.options.state_interval;
-  folder.is_ours = [&impl, entry = entry_, claim = claim_] {
-    MutexLock lock(&impl.mu);
-    return entry->saved[0] && entry->claim == claim;
+  folder.patience = impl.options.state_patience;
+  folder.is_ours = [entry = entry_, claim = claim_, faults = entry_->faults.load()] {
+    return entry->saved[0] && entry->claim == claim && entry->faults == faults && entry->removing == 0;
   };
-  folder.push = [&impl](std::function<void()> task) {
-    MutexLock lock(&impl.mu);
-    impl.push(std::move(task));
+  folder.create = [entry = entry_, is_ours = folder.is_ours](const std::function<void()>& file) {
+    MutexLock creating(&entry->creating);
+    if (is_ours()) file();
   };
+  folder.transfer = [&impl, lane = DiskLanes::make_lane()](DiskLanes::Task task) {
+    impl.lanes.push(lane, std::move(task));
+  };
+  folder.finish = [&impl, entry = entry_](DiskLanes::Task task) { impl.lanes.push(entry->lane, std::move(task)); };
   folder.failed = [&impl, entry = entry_](bool saving, LargeState state, const std::string& why) {
-    if (entry->given_up) return;
-    log_warning(saving ? "checkpoint_failed" : "checkpoint_unreadable", {{"part", name(state)}, {"error", why}});
-    impl.recorder->checkpoint_failed();
+    impl.tell_failure(*entry, saving, name(state), why);
   };
   folder.saved = [&impl] { impl.recorder->state_saved(); };
-  return std::make_unique<CheckpointStates>(std::move(folder), impl.clock);
+  return std::make_unique<CheckpointStates>(std::move(folder), impl.clock, cancel);
+}
+
+void Checkpoint::drop_states() {
+  if (entry_ == nullptr) return;
+  CheckpointStore::Impl& impl = *store_->impl_;
+  MutexLock lock(&impl.mu);
+  if (entry_->claim != claim_) return;
+  ++entry_->faults;
+  ++entry_->removing;
+  impl.lanes.push(entry_->lane, [&impl, files = impl.directory, entry = entry_]() -> DiskLanes::After {
+    std::string failed;
+    for (int s = 0; s <= static_cast<int>(LargeState::kLast) && failed.empty(); ++s) {
+      failed = files->remove(entry->folder, name(static_cast<LargeState>(s)));
+    }
+    if (failed.empty()) failed = files->sync(entry->folder);
+    if (failed.empty()) --entry->removing;  // else nobody reads them, and none are saved
+    return [&impl, entry, failed] { impl.tell_failure(*entry, true, "states", failed); };
+  });
 }
 
 void Checkpoint::drop() {
@@ -365,38 +388,40 @@ void Checkpoint::save(CheckpointPart part, std::string header, ConstParts parts,
   MutexLock lock(&impl.mu);
   if (entry_->claim != claim_) return;
   if (part == CheckpointPart::kOperand) ++entry_->transfers;
-  impl.push([&impl, entry = entry_, part, header = std::move(header), parts = std::move(parts), keep = std::move(keep),
-             done = std::move(done)]() mutable {
-    const std::string failed = impl.write(entry.get(), part, header, parts);
-    impl.written(entry, part, failed);
-    keep.reset();
-    done(failed);
-  });
+  impl.lanes.push(
+      entry_->lane,
+      [&impl, files = impl.directory, entry = entry_, part, header = std::move(header), parts = std::move(parts),
+       held = holding(std::move(keep)), done = std::move(done)]() -> DiskLanes::After {
+        const std::string failed = CheckpointStore::Impl::write(*files, entry.get(), part, header, parts);
+        return [&impl, entry, part, held, done, failed] {
+          impl.written(entry, part, failed);
+          held->reset();
+          done(failed);
+        };
+      });
 }
 
 bool Checkpoint::has(CheckpointPart part) const { return entry_->saved[static_cast<int>(part)]; }
 
-std::string Checkpoint::header(CheckpointPart part) const {
-  std::string text;
-  const CheckpointStore::Impl& impl = *store_->impl_;
-  return impl.directory.read_text(entry_->folder, header_name(part), kMaxText, &text).empty() ? text : "";
-}
-
-void Checkpoint::load(CheckpointPart part, MutableParts parts, std::shared_ptr<const void> keep, Done done) {
+void Checkpoint::load(CheckpointPart part, MutableParts parts, std::shared_ptr<const void> keep, Loaded loaded) {
   CheckpointStore::Impl& impl = *store_->impl_;
   MutexLock lock(&impl.mu);
   if (entry_->claim != claim_) return;
-  impl.push([&impl, entry = entry_, part, parts = std::move(parts), keep = std::move(keep),
-             done = std::move(done)]() mutable {
-    const std::string failed =
-        impl.directory.read(entry->folder, kPartNames[static_cast<int>(part)], parts, entry->given_up);
-    if (!failed.empty() && !entry->given_up) {
-      log_warning("checkpoint_unreadable", {{"part", kPartNames[static_cast<int>(part)]}, {"error", failed}});
-      impl.recorder->checkpoint_failed();
-    }
-    keep.reset();
-    done(failed);
-  });
+  impl.lanes.push(entry_->lane,
+                  [&impl, files = impl.directory, entry = entry_, part, parts = std::move(parts),
+                   held = holding(std::move(keep)), loaded = std::move(loaded)]() -> DiskLanes::After {
+                    const char* const file = kPartNames[static_cast<int>(part)];
+                    const std::string failed = files->read(entry->folder, file, parts, entry->given_up);
+                    std::string header;
+                    if (files->has(entry->folder, header_name(part))) {
+                      (void)files->read_text(entry->folder, header_name(part), kMaxText, &header);
+                    }
+                    return [&impl, entry, file, held, loaded, failed, header] {
+                      impl.tell_failure(*entry, false, file, failed);
+                      held->reset();
+                      loaded(failed, header);
+                    };
+                  });
 }
 
 }  // namespace svdserve::server

@@ -3,6 +3,7 @@
 #ifndef SVDSERVE_SERVER_CHECKPOINT_CHECKPOINT_STORE_H_
 #define SVDSERVE_SERVER_CHECKPOINT_CHECKPOINT_STORE_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -32,8 +33,10 @@ struct CheckpointEntry;
 // from then on the claim is void, and its functions do nothing. Move-only; not thread-safe. The store outlives it.
 class Checkpoint {
  public:
-  // Told why a part was not transferred, or nothing where it was. Called on the store's thread.
+  // Told why a part was not transferred, or nothing where it was. Called on a thread of the store's.
   using Done = std::function<void(const std::string& failed)>;
+  // Likewise, with the part's header.
+  using Loaded = std::function<void(const std::string& failed, const std::string& header)>;
 
   Checkpoint() = default;
   Checkpoint(Checkpoint&& other) noexcept { swap(other); }
@@ -50,13 +53,14 @@ class Checkpoint {
   void save(CheckpointPart part, std::string header, ConstParts parts, std::shared_ptr<const void> keep, Done done);
   // Whether the part was saved, by whichever server.
   bool has(CheckpointPart part) const;
-  // The header of a part that was saved; empty: it cannot be read.
-  std::string header(CheckpointPart part) const;
-  // Fills `parts` in the background.
-  void load(CheckpointPart part, MutableParts parts, std::shared_ptr<const void> keep, Done done);
+  // Fills `parts` in the background. `keep` holds their memory.
+  void load(CheckpointPart part, MutableParts parts, std::shared_ptr<const void> keep, Loaded loaded);
   // Where the computation of the matrix keeps its states. `others_bytes`: of operand and results, which are the part of
-  // the room that they have. Null: there is no room for states. It may outlive the claim, not the store.
-  std::unique_ptr<LargeStateStore> states(int64_t others_bytes);
+  // the room that they have. `cancel`: of that computation, which does not wait for the disk then. Null: there is no room
+  // for states. It may outlive the claim, not the store.
+  std::unique_ptr<LargeStateStore> states(int64_t others_bytes, const std::atomic<bool>* cancel);
+  // All states that were saved, or are to be, are of no use: the device that computed them has failed.
+  void drop_states();
   // The matrix needs its files no more.
   void drop();
 
@@ -75,9 +79,11 @@ class Checkpoint {
 
 struct CheckpointOptions {
   std::string directory;
-  int64_t max_bytes = 0;               // operands, results and states of all matrices
-  absl::Duration keep;                 // of files that no call claims
-  absl::Duration state_interval = {};  // StateFolder's
+  int64_t max_bytes = 0;                              // operands, results and states of all matrices
+  absl::Duration keep;                                // of files that no call claims
+  absl::Duration state_interval = {};                 // StateFolder's
+  absl::Duration patience = absl::Seconds(10);        // with the disk, when the store ends
+  absl::Duration state_patience = absl::Seconds(60);  // StateFolder's
 };
 
 struct CheckpointUsage {
@@ -85,13 +91,14 @@ struct CheckpointUsage {
   int64_t bytes = 0;  // that room is kept for
 };
 
-// Thread-safe. One thread transfers files, one after the other; states are written by those who compute them.
+// Thread-safe. Each matrix has a lane for its files, and one for the states of its computation (DiskLanes). So no matrix
+// waits for the files of another, and no caller for the disk.
 class CheckpointStore {
  public:
   // Takes over what an earlier server left in the directory. Null: *why says the reason.
   static std::unique_ptr<CheckpointStore> open(const CheckpointOptions& options, Clock* clock, Recorder* recorder,
                                                std::string* why);
-  // Ends the transfer under way.
+  // Ends the transfers under way. It does not wait long for a disk that hangs; see DiskLanes.
   ~CheckpointStore();
   CheckpointStore(const CheckpointStore&) = delete;
   CheckpointStore& operator=(const CheckpointStore&) = delete;

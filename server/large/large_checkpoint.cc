@@ -134,7 +134,7 @@ void save_operand(Checkpoint& files, const std::shared_ptr<LargeMemory>& memory,
 
 void load_operand(Checkpoint& files, const std::shared_ptr<LargeMemory>& memory, TransferDone done) {
   files.load(CheckpointPart::kOperand, {bytes_of(memory->operand())}, memory,
-             [done = std::move(done)](const std::string& failed) { done(failed.empty()); });
+             [done = std::move(done)](const std::string& failed, const std::string&) { done(failed.empty()); });
 }
 
 void save_results(Checkpoint& files, const ComputedLarge& computed,
@@ -146,11 +146,13 @@ void save_results(Checkpoint& files, const ComputedLarge& computed,
   files.save(CheckpointPart::kResults, to_text(computed), std::move(parts), pieces, [](const std::string&) {});
 }
 
-void load_results(Checkpoint& files, const std::shared_ptr<LargeMemory>& memory, TransferDone done) {
+void load_results(Checkpoint& files, const std::shared_ptr<LargeMemory>& memory, ResultsLoaded loaded) {
   MutableParts parts;
   for (int r = 0; r < kLargeResults; ++r) parts.push_back(bytes_of(memory->result(static_cast<LargeResult>(r))));
   files.load(CheckpointPart::kResults, std::move(parts), memory,
-             [done = std::move(done)](const std::string& failed) { done(failed.empty()); });
+             [loaded = std::move(loaded)](const std::string& failed, const std::string& header) {
+               loaded(failed.empty() ? computed_of(header) : std::nullopt);
+             });
 }
 
 }  // namespace svdserve::server

@@ -29,14 +29,15 @@ struct ComputedLarge {
 std::string to_text(const ComputedLarge& computed);
 std::optional<ComputedLarge> computed_of(const std::string& text);
 
-// In the background; `done`, on the store's thread, is told whether it succeeded.
+// In the background; `done`, on a thread of the store's, is told whether it succeeded.
 using TransferDone = std::function<void(bool ok)>;
 void save_operand(Checkpoint& files, const std::shared_ptr<LargeMemory>& memory, TransferDone done);
 void load_operand(Checkpoint& files, const std::shared_ptr<LargeMemory>& memory, TransferDone done);
 void save_results(Checkpoint& files, const ComputedLarge& computed,
                   const std::deque<std::shared_ptr<const ResultPiece>>& results);
-// After memory->map_results().
-void load_results(Checkpoint& files, const std::shared_ptr<LargeMemory>& memory, TransferDone done);
+// After memory->map_results(). `loaded` is told their numbers; nothing: they cannot be read.
+using ResultsLoaded = std::function<void(std::optional<ComputedLarge> computed)>;
+void load_results(Checkpoint& files, const std::shared_ptr<LargeMemory>& memory, ResultsLoaded loaded);
 
 }  // namespace svdserve::server
 #endif  // SVDSERVE_SERVER_LARGE_LARGE_CHECKPOINT_H_

@@ -362,19 +362,19 @@ void LargeJob::resume() {
   progress_due_ = true;
   stages_->recorder->large_resumed();
   keep_results();
-  std::optional<ComputedLarge> computed;
   if (results_kept_ && checkpoint_.has(CheckpointPart::kResults) && matrix_.memory->map_results(matrix_.plan)) {
-    computed = computed_of(checkpoint_.header(CheckpointPart::kResults));
-  }
-  if (computed) {
-    load_results(checkpoint_, matrix_.memory, [job = weak_from_this(), computed = *computed](bool ok) {
-      if (const auto self = job.lock()) self->on_results_loaded(ok, computed);
+    load_results(checkpoint_, matrix_.memory, [job = weak_from_this()](std::optional<ComputedLarge> computed) {
+      if (const auto self = job.lock()) self->on_results_loaded(std::move(computed));
     });
   } else {
-    load_operand(checkpoint_, matrix_.memory, [job = weak_from_this()](bool ok) {
-      if (const auto self = job.lock()) self->on_operand_loaded(ok);
-    });
+    load();
   }
+}
+
+void LargeJob::load() {
+  load_operand(checkpoint_, matrix_.memory, [job = weak_from_this()](bool ok) {
+    if (const auto self = job.lock()) self->on_operand_loaded(ok);
+  });
 }
 
 void LargeJob::on_operand_loaded(bool ok) {
@@ -388,16 +388,14 @@ void LargeJob::on_operand_loaded(bool ok) {
   });
 }
 
-void LargeJob::on_results_loaded(bool ok, ComputedLarge computed) {
+void LargeJob::on_results_loaded(std::optional<ComputedLarge> computed) {
   act_on([&](LargeNext* next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     if (state_ != State::kLoading) return;
-    if (ok) {
-      start_sending(std::move(computed), next);
-      return;
+    if (computed) {
+      start_sending(*std::move(computed), next);
+    } else {
+      load();
     }
-    load_operand(checkpoint_, matrix_.memory, [job = weak_from_this()](bool loaded) {
-      if (const auto self = job.lock()) self->on_operand_loaded(loaded);
-    });
   });
 }
 
@@ -421,7 +419,7 @@ bool LargeJob::run(int device, Reservation memory) {
     matrix_.memory->hold(std::move(memory));
     blocks = matrix_.memory;
     plan = matrix_.plan;
-    states = checkpoint_.states(operand_and_result_bytes(plan));
+    states = checkpoint_.states(operand_and_result_bytes(plan), &cancel_);
   }
   if (plan.operand_bytes() >= kTrimmedBytes) trim_heap();
   LargeControl control;
@@ -451,12 +449,16 @@ std::unique_ptr<Watchdog::Watch> LargeJob::watch(int device, const LargePlan& pl
   if (stages_->monitor == nullptr) return nullptr;
   const std::string& first = runner.device(runner.members(device).front()).name;
   return stages_->monitor->watch(first, longest_silence(plan), [this, device](absl::Duration silent) {
+    const Error error = {
+        absl::StatusCode::kUnavailable, Reason::kDeviceFault,
+        absl::StrCat("device ", stages_->runner->device(device).name, " did not respond for ",
+                     absl::FormatDuration(absl::Trunc(silent, absl::Milliseconds(100))), "; send the matrix again"),
+        "", absl::Seconds(1)};
     // The device may still write to the memory, which run() keeps.
-    abandon(
-        {absl::StatusCode::kUnavailable, Reason::kDeviceFault,
-         absl::StrCat("device ", stages_->runner->device(device).name, " did not respond for ",
-                      absl::FormatDuration(absl::Trunc(silent, absl::Milliseconds(100))), "; send the matrix again"),
-         "", absl::Seconds(1)});
+    act_on([&](LargeNext* next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+      checkpoint_.drop_states();
+      end(error, next);
+    });
     for (const int member : stages_->runner->members(device)) {  // any of them may be the one that hangs
       stages_->monitor->lost(stages_->runner->device(member).name);
       stages_->runner->mark_lost(member);
@@ -486,6 +488,7 @@ void LargeJob::on_outcome(LargeOutcome outcome) {
     }
     if (outcome.status == LargeStatus::kFault || outcome.status == LargeStatus::kOutOfMemory) {
       record_fault(outcome);
+      if (outcome.status == LargeStatus::kFault) checkpoint_.drop_states();
       if (try_elsewhere(outcome.device_lost, next)) return;
     }
     end(error_of(outcome, stages_->runner->device(device_).name), next);

@@ -101,7 +101,8 @@ class LargeJob final : public LargeTask, public std::enable_shared_from_this<Lar
   void on_saved(bool ok);
   void resume() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void on_operand_loaded(bool ok);
-  void on_results_loaded(bool ok, ComputedLarge computed);
+  void on_results_loaded(std::optional<ComputedLarge> computed);
+  void load() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);  // the operand
   // Reserves room for the results where there is some.
   void keep_results() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void start_sending(ComputedLarge computed, LargeNext* next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -87,7 +87,7 @@ struct LargePipeline::Impl {
   Mutex mu;
   CondVar changed;  // a job has gone, or the time has
   std::unordered_map<LargeJob*, std::weak_ptr<LargeJob>> jobs ABSL_GUARDED_BY(mu);
-  // Its thread holds reservations of the admission for a while.
+  // Its threads hold reservations of the admission for a while.
   const std::unique_ptr<CheckpointStore> checkpoints;
   // Last: their threads use the others. The alarm uses the runner.
   std::unique_ptr<LargeRunner> runner;

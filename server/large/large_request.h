@@ -82,7 +82,9 @@ struct LargeNext {
   std::optional<Error> abort;
   std::optional<Error> finish;  // end the call, well or with an error: nothing else will be asked for
   // Memory to release outside the job's lock: to unmap gigabytes takes a while. It goes before `finish`, so that
-  // the next request finds the memory free; else after the rest.
+  // the next request finds the memory free; else after the rest. A result's piece goes when its last chunk is written
+  // and the next one is on its way, the last piece before the summary. While a thread prepares `upcoming`, it keeps the
+  // piece of that.
   std::vector<std::shared_ptr<const void>> done_with;
 };
 

@@ -295,6 +295,100 @@ TEST(LargeStates, ThatAreCutOffOrMissingAreDropped) {
   }
 }
 
+// A device whose memory is what a run without states takes of it. Leading dimensions are padded, as a GPU's are.
+struct TightMemory {
+  int64_t limit = INT64_MAX, live = 0, peak = 0;  // numbers in matrices
+  std::map<const void*, int64_t> matrices;
+};
+
+template <class E>
+struct TightHome : NarrowHome<E> {
+  using Base = NarrowHome<E>;
+  using View = large::LargeView<E>;
+  using Base::release;
+
+  TightHome(const large::LargeWatch* watch, TightMemory* own) : Base(watch, 4), memory(own) {}
+  View matrix(int64_t rows, int64_t cols) {
+    constexpr int64_t kPadding = 32;
+    const int64_t numbers = (rows + kPadding - 1) / kPadding * kPadding * cols;
+    if (memory->live + numbers > memory->limit) throw large::LargeStop{LargeStatus::kOutOfMemory, "tight"};
+    memory->live += numbers;
+    memory->peak = std::max(memory->peak, memory->live);
+    const View view = Base::matrix(rows, cols);
+    memory->matrices[view.data] = numbers;
+    return view;
+  }
+  void release(View view) {
+    memory->live -= std::exchange(memory->matrices[view.data], 0);
+    Base::release(view);
+  }
+
+  TightMemory* memory;
+};
+
+class TightEngine final : public LargeEngine {
+ public:
+  explicit TightEngine(const Case& c) {
+    run(*this, c);
+    limit_ = peak_;
+  }
+  LargeWorkspace memory(const LargePlan& /*plan*/) const override { return {}; }
+  LargeOutcome decompose(const LargePlan& plan, const LargeOperands& operands,
+                         const LargeControl& control) const override {
+    const large::LargeWatch watch(control);
+    TightMemory memory;
+    memory.limit = limit_;
+    TightHome<double> home(&watch, &memory);
+    LargeOutcome outcome = large::decompose(home, plan, operands, control);
+    peak_ = memory.peak;
+    return outcome;
+  }
+
+ private:
+  int64_t limit_ = INT64_MAX;
+  mutable int64_t peak_ = 0;
+};
+
+// Damage takes no memory: that of the operand's own run is enough, whatever a state says, and wherever it ends.
+TEST(LargeStates, ThatAreDamagedTakeNoMemory) {
+  for (const Method method : {Method::kJacobi, Method::kAuto}) {
+    Case c{"small", DType::kF64, 12, 10, options_of(method)};
+    c.options.max_sweeps = 3;
+    const TightEngine engine(c);
+    const LargeResult want = run(engine, c);
+    MemoryStates whole;
+    whole.stop_after(4);
+    ASSERT_EQ(run(engine, c, &whole).outcome.status, LargeStatus::kCancelled);
+    whole.never_stop();
+    const auto expect_from_operand = [&](LargeState state, const auto& damage) {
+      MemoryStates states;
+      states.states = whole.states;
+      damage(states);
+      const LargeResult got = run(engine, c, &states);
+      expect_same_bits(want, got);
+      EXPECT_EQ(got.outcome.resumed_sweeps, 0) << name(state);
+    };
+    for (const auto& [state, text] : whole.states) {
+      SCOPED_TRACE(testing::Message() << name(method) << ", " << name(state));
+      for (size_t place = 0; place < text.size(); ++place) {
+        SCOPED_TRACE(testing::Message() << "byte " << place);
+        for (const int mask : {1, 0x80, 0xff}) {
+          expect_from_operand(state, [&](MemoryStates& s) { s.flip(state, place, mask); });
+        }
+        const auto left = static_cast<int64_t>(text.size() - place);
+        const int64_t shape[] = {1, left / 8 - 2};  // of all that follows
+        const std::string bytes(reinterpret_cast<const char*>(shape), sizeof shape);
+        expect_from_operand(state, [&](MemoryStates& s) { s.overwrite(state, place, bytes); });
+      }
+      for (size_t place = 0; place < text.size(); ++place) {
+        SCOPED_TRACE(testing::Message() << "ends at byte " << place);
+        expect_from_operand(state, [&](MemoryStates& s) { s.states[state].resize(place); });
+        expect_from_operand(state, [&](MemoryStates& s) { s.break_off(state, place); });
+      }
+    }
+  }
+}
+
 // The last sweep passes over pairs that the sweep before has found orthogonal, before and after it was interrupted.
 TEST(LargeStates, KnowPairsThatNeedNoLook) {
   const RingTestEngine engine(0, 4);

@@ -5,6 +5,8 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
+#include <atomic>
+#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -20,6 +22,7 @@
 #include "absl/strings/escaping.h"
 #include "tests/server/counting_recorder.h"
 #include "tests/server/fake_clock.h"
+#include "tests/server/hanging_disk.h"
 
 namespace svdserve::server {
 namespace {
@@ -43,7 +46,8 @@ class CheckpointStoreTest : public ::testing::Test {
   void restart() {
     store_.reset();
     std::string why;
-    store_ = CheckpointStore::open({directory_, 3 * kBytes, absl::Minutes(10), interval_}, &clock_, &recorder_, &why);
+    store_ = CheckpointStore::open({directory_, 3 * kBytes, absl::Minutes(10), interval_, patience_, state_patience_},
+                                   &clock_, &recorder_, &why);
     ASSERT_NE(store_, nullptr) << why;
   }
   std::string reopen() {
@@ -67,11 +71,15 @@ class CheckpointStoreTest : public ::testing::Test {
     EXPECT_EQ(save(files, CheckpointPart::kOperand, {operand}), "");
     return files;
   }
-  static std::string load(Checkpoint& files, CheckpointPart part, std::vector<std::string>* parts) {
+  static std::string load(Checkpoint& files, CheckpointPart part, std::vector<std::string>* parts,
+                          std::string* header = nullptr) {
     MutableParts spans;
     for (std::string& p : *parts) spans.emplace_back(p.data(), p.size());
     std::promise<std::string> done;
-    files.load(part, spans, nullptr, [&](const std::string& failed) { done.set_value(failed); });
+    files.load(part, spans, nullptr, [&](const std::string& failed, const std::string& text) {
+      if (header != nullptr) *header = text;
+      done.set_value(failed);
+    });
     return done.get_future().get();
   }
   std::optional<std::string> operand(Checkpoint& files, size_t bytes) {
@@ -86,13 +94,16 @@ class CheckpointStoreTest : public ::testing::Test {
   }
   // Saves a state of these bytes in a group of its own. False: it was not due, or is not on disk.
   bool save_state(LargeStateStore& states, LargeState state, const std::string& bytes) {
-    const int before = recorder_.factors().states;
+    const auto before = recorder_.factors();
     if (!states.due() || !states.begin(state, bytes.size())) return false;
     states.write(bytes.data(), bytes.size() / 2);
     states.write(bytes.data() + bytes.size() / 2, bytes.size() - bytes.size() / 2);
     states.end();
-    drain();
-    return recorder_.factors().states > before;
+    await([&] {
+      const auto now = recorder_.factors();
+      return now.states > before.states || now.checkpoint_failures > before.checkpoint_failures;
+    });
+    return recorder_.factors().states > before.states;
   }
   static std::string state_of(LargeStateStore& states, LargeState state) {
     std::string bytes(states.open(state), '.');
@@ -101,18 +112,21 @@ class CheckpointStoreTest : public ::testing::Test {
     return bytes;
   }
   std::unique_ptr<LargeStateStore> states_of(Checkpoint& files, int64_t others_bytes = 0) {
-    return files.states(others_bytes);
+    return files.states(others_bytes, &cancel_);
   }
   fs::path folder(const ResumeToken& token) const { return fs::path(directory_) / absl::BytesToHexString(token); }
-  // The store's thread has done all that it was given before.
-  void drain() {
-    Checkpoint files = begin(1);
-    save(files, CheckpointPart::kOperand, {"x"});
-    files.drop();
+  // The store does it in the background.
+  static void await(const std::function<bool()>& condition) {
+    while (!condition()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  void await_removed(const ResumeToken& token) {
+    await([&] { return !fs::exists(folder(token)); });
   }
 
   std::string directory_;
   absl::Duration interval_;  // between states
+  absl::Duration patience_ = absl::Minutes(5), state_patience_ = absl::Minutes(5);
+  std::atomic<bool> cancel_{false};
   FakeClock clock_;
   CountingRecorder recorder_;
   std::unique_ptr<CheckpointStore> store_;
@@ -159,13 +173,13 @@ TEST_F(CheckpointStoreTest, ANewServerFindsWhatWasSaved) {
   EXPECT_EQ(files.token(), token);
   EXPECT_EQ(operand(files, 12), "first second");
   ASSERT_TRUE(files.has(CheckpointPart::kResults));
-  EXPECT_EQ(files.header(CheckpointPart::kResults), "a\nheader");
   std::vector<std::string> results = {"....", "..."};
-  EXPECT_EQ(load(files, CheckpointPart::kResults, &results), "");
+  std::string header;
+  EXPECT_EQ(load(files, CheckpointPart::kResults, &results, &header), "");
+  EXPECT_EQ(header, "a\nheader");
   EXPECT_EQ(results, (std::vector<std::string>{"resu", "lts"}));
   files.drop();
-  drain();
-  EXPECT_FALSE(fs::exists(folder(token)));
+  await_removed(token);
   EXPECT_EQ(claim(token, &files), Claim::kUnknown);
 }
 
@@ -203,7 +217,7 @@ TEST_F(CheckpointStoreTest, AnOperandThatWasNotSavedIsNoMatrix) {
     EXPECT_EQ(claim(token, &other), Claim::kUnknown);
   }
   EXPECT_EQ(store_->usage().matrices, 0);
-  while (store_->usage().bytes > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  await([&] { return store_->usage().bytes == 0; });
 }
 
 // The server was killed in the middle of it.
@@ -278,8 +292,7 @@ TEST_F(CheckpointStoreTest, FilesThatNobodyClaimsMakeRoomTheOldestFirst) {
   EXPECT_EQ(claim(oldest, &files), Claim::kUnknown);
   EXPECT_EQ(claim(next, &files), Claim::kYes);
   EXPECT_EQ(operand(files, 7), "operand");
-  drain();
-  EXPECT_FALSE(fs::exists(folder(oldest)));
+  await_removed(oldest);
 }
 
 TEST_F(CheckpointStoreTest, TheOwnerOfMostFilesMakesRoom) {
@@ -301,8 +314,7 @@ TEST_F(CheckpointStoreTest, FilesThatNobodyClaimsGoAfterTheirTime) {
   clock_.advance(absl::Seconds(1));
   store_->remove_expired();
   EXPECT_EQ(store_->usage().matrices, 1);
-  drain();
-  EXPECT_FALSE(fs::exists(folder(token)));
+  await_removed(token);
   held = {};
   clock_.advance(absl::Minutes(9));
   restart();  // it counts from the start
@@ -325,8 +337,7 @@ TEST_F(CheckpointStoreTest, ADiskThatIsFullFailsTheFilesAlone) {
   EXPECT_EQ(recorder_.factors().checkpoint_failures, 1);
   Checkpoint other;
   EXPECT_EQ(claim(files.token(), &other), Claim::kUnknown);
-  drain();
-  EXPECT_FALSE(fs::exists(folder(files.token())));
+  await_removed(files.token());
 }
 
 // --- states -------------------------------------------------------------------------------------
@@ -357,8 +368,7 @@ TEST_F(CheckpointStoreTest, ANewServerFindsStates) {
   EXPECT_EQ(recorder_.factors().states, 4);
   EXPECT_EQ(recorder_.factors().checkpoint_failures, 0);
   files.drop();
-  drain();
-  EXPECT_FALSE(fs::exists(folder(token)));
+  await_removed(token);
 }
 
 TEST_F(CheckpointStoreTest, AStateThatIsDamagedOrMissingIsNone) {
@@ -405,11 +415,10 @@ TEST_F(CheckpointStoreTest, StatesComeAfterTheOperandAndFromOneCallAlone) {
 TEST_F(CheckpointStoreTest, OneGroupOfStatesIsOnItsWayToTheDisk) {
   Checkpoint files = saved();
   const auto states = states_of(files);
-  // The store's thread is busy until it may end.
+  // The matrix's lane is busy until it may end.
   std::promise<void> busy, may_end;
   const std::string other = "x";
-  Checkpoint slow = begin();
-  slow.save(CheckpointPart::kOperand, "", {std::span(other.data(), other.size())}, nullptr, [&](const std::string&) {
+  files.save(CheckpointPart::kResults, "", {std::span(other.data(), other.size())}, nullptr, [&](const std::string&) {
     busy.set_value();
     may_end.get_future().wait();
   });
@@ -423,9 +432,116 @@ TEST_F(CheckpointStoreTest, OneGroupOfStatesIsOnItsWayToTheDisk) {
   EXPECT_FALSE(states->due());
   EXPECT_FALSE(fs::exists(folder(files.token()) / "start"));
   may_end.set_value();
-  drain();
-  EXPECT_TRUE(states->due());
+  await([&] { return states->due(); });
   EXPECT_EQ(recorder_.factors().states, 2);
+}
+
+TEST_F(CheckpointStoreTest, StatesOfADeviceThatFailedAreNone) {
+  Checkpoint files = saved();
+  const ResumeToken token = files.token();
+  auto of_failed = states_of(files);
+  for (const LargeState state : kEveryState) EXPECT_TRUE(save_state(*of_failed, state, "rubbish"));
+  {
+    const HangingDisk disk(absl::BytesToHexString(token));
+    ASSERT_TRUE(of_failed->due());
+    files.drop_states();
+    HangingDisk::await();
+    EXPECT_FALSE(of_failed->due());
+    const auto states = states_of(files);
+    for (const LargeState state : kEveryState) EXPECT_EQ(states->open(state), 0u) << "removed soon";
+    EXPECT_FALSE(states->due());
+  }
+  auto states = states_of(files);
+  await([&] { return states->due(); });
+  for (const LargeState state : kEveryState) EXPECT_FALSE(fs::exists(folder(token) / name(state)));
+  EXPECT_TRUE(save_state(*states, LargeState::kSweep, "good"));
+  of_failed.reset();
+  states.reset();
+  files = {};
+  restart();
+  ASSERT_EQ(claim(token, &files), Claim::kYes);
+  EXPECT_EQ(state_of(*states_of(files), LargeState::kSweep), "good");
+}
+
+// --- a disk that hangs --------------------------------------------------------------------------
+
+TEST_F(CheckpointStoreTest, NoMatrixWaitsForTheFilesOfAnother) {
+  Checkpoint slow = saved();
+  const auto states = states_of(slow);
+  std::future<bool> begun;  // after the disk's end
+  const HangingDisk disk(absl::BytesToHexString(slow.token()));
+  begun = std::async(std::launch::async, [&] { return states->due() && states->begin(LargeState::kSweep, 1); });
+  HangingDisk::await();
+  Checkpoint files = saved();
+  EXPECT_EQ(operand(files, 7), "operand");
+  EXPECT_TRUE(save_state(*states_of(files), LargeState::kSweep, "s"));
+}
+
+TEST_F(CheckpointStoreTest, TheOperandDoesNotWaitForStatesOfAnother) {
+  Checkpoint slow = saved();
+  const auto states = states_of(slow);
+  ASSERT_TRUE(states->due() && states->begin(LargeState::kSweep, 1));
+  const HangingDisk disk(absl::BytesToHexString(slow.token()));
+  states->write("s", 1);
+  states->end();
+  HangingDisk::await();  // in fsync()
+  Checkpoint files = begin();
+  EXPECT_EQ(save(files, CheckpointPart::kOperand, {"operand"}), "");
+}
+
+TEST_F(CheckpointStoreTest, AComputationThatIsCancelledDoesNotWait) {
+  Checkpoint files = saved();
+  auto states = states_of(files);
+  EXPECT_TRUE(save_state(*states, LargeState::kSweep, "old"));
+  const HangingDisk disk(absl::BytesToHexString(files.token()));
+  auto begun = std::async(std::launch::async, [&] { return states->due() && states->begin(LargeState::kSweep, 1); });
+  HangingDisk::await();
+  cancel_ = true;
+  EXPECT_FALSE(begun.get());
+  // Nor does anything after it.
+  EXPECT_FALSE(states->due());
+  EXPECT_FALSE(states->begin(LargeState::kStart, 1));
+  states->write("s", 1);
+  states->end();
+  EXPECT_EQ(states->open(LargeState::kSweep), 0u);
+  char byte = 0;
+  EXPECT_FALSE(states->read(&byte, 1));
+  states.reset();
+  files.drop();
+}
+
+TEST_F(CheckpointStoreTest, AComputationDoesNotWaitForEver) {
+  state_patience_ = absl::Milliseconds(10);
+  restart();
+  Checkpoint files = saved();
+  const auto states = states_of(files);
+  const HangingDisk disk(absl::BytesToHexString(files.token()));
+  ASSERT_TRUE(states->due());
+  EXPECT_FALSE(states->begin(LargeState::kSweep, 1));
+  EXPECT_EQ(recorder_.factors().checkpoint_failures, 1);
+  EXPECT_FALSE(states->due());
+  EXPECT_EQ(states->open(LargeState::kSweep), 0u);
+  EXPECT_EQ(recorder_.factors().checkpoint_failures, 1);  // told once
+}
+
+TEST_F(CheckpointStoreTest, TheEndOfTheStoreDoesNotWait) {
+  patience_ = absl::Milliseconds(10);
+  restart();
+  Checkpoint files = begin();
+  const auto operand = std::make_shared<std::string>("operand"), results = std::make_shared<std::string>("results");
+  int told = 0;
+  const auto save = [&](CheckpointPart part, const std::shared_ptr<std::string>& bytes) {
+    files.save(part, "", {std::span(bytes->data(), bytes->size())}, bytes, [&](const std::string&) { ++told; });
+  };
+  const HangingDisk disk(absl::BytesToHexString(files.token()));
+  save(CheckpointPart::kOperand, operand);
+  HangingDisk::await();
+  save(CheckpointPart::kResults, results);
+  files = {};
+  store_.reset();
+  EXPECT_EQ(told, 0);
+  EXPECT_EQ(operand.use_count(), 2);  // it may still be read
+  EXPECT_EQ(results.use_count(), 1);
 }
 
 TEST_F(CheckpointStoreTest, AStateThatIsNotEndedLeavesNothing) {
@@ -441,7 +557,7 @@ TEST_F(CheckpointStoreTest, AStateThatIsNotEndedLeavesNothing) {
   ASSERT_TRUE(states->begin(LargeState::kSweep, 100));
   EXPECT_EQ(unfinished(), 1);
   states.reset();
-  EXPECT_EQ(unfinished(), 0);
+  await([&] { return unfinished() == 0; });
   std::ofstream(folder(files.token()) / "sweep.7.unfinished") << "of a server that was killed";
   const ResumeToken token = files.token();
   files = {};
@@ -496,7 +612,7 @@ TEST_F(CheckpointStoreTest, StatesLeaveTimeForTheComputation) {
   clock_.advance(absl::Seconds(2));  // the disk is slow
   states->write("s", 1);
   states->end();
-  drain();
+  await([&] { return recorder_.factors().states == 2; });
   clock_.advance(absl::Seconds(37));
   EXPECT_FALSE(states->due());
   clock_.advance(absl::Seconds(1.1));

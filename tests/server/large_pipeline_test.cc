@@ -14,6 +14,7 @@
 #include "tests/server/counting_recorder.h"
 #include "tests/server/fake_clock.h"
 #include "tests/server/fake_large_engine.h"
+#include "tests/server/fake_monitor.h"
 #include "tests/server/large_call.h"
 
 namespace svdserve::server {
@@ -625,20 +626,6 @@ TEST_F(LargePipelineTest, ALostDeviceFailsWhatWaitsAndTakesNothingMore) {
   expect_end(third, absl::StatusCode::kUnavailable, Reason::kDeviceFault, "");
 }
 
-// Two devices, each with controls of its own: a GPU, which fails, and the host.
-// The health that the pool of batches would report, and a watchdog.
-class FakeMonitor final : public DeviceMonitor {
- public:
-  explicit FakeMonitor(Clock* clock) : watchdog(absl::Seconds(10), clock) {}
-  bool is_healthy(std::string_view) const override { return healthy; }
-  void lost(std::string_view) override { healthy = false; }
-  std::unique_ptr<Watchdog::Watch> watch(std::string_view, absl::Duration bound, Watchdog::OnHang on_hang) override {
-    return std::make_unique<Watchdog::Watch>(&watchdog, bound, std::move(on_hang));
-  }
-  Watchdog watchdog;
-  std::atomic<bool> healthy{true};
-};
-
 TEST_F(LargePipelineTest, ADeviceThatBatchesFoundLostTakesNothingMore) {
   FakeMonitor monitor(&clock);
   make({}, 1 << 20, 10, &monitor);
@@ -679,6 +666,7 @@ TEST_F(LargePipelineTest, AHangIsToldAndItsDeviceTakesNothingMore) {
   pipeline.reset();
 }
 
+// Two devices, each with controls of its own: a GPU, which fails, and the host.
 class LargePipelineFaultTest : public LargePipelineTest {
  protected:
   void make_two(int64_t max_bytes, const LargeOutcome& of_gpu) {

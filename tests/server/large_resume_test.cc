@@ -17,6 +17,8 @@
 #include "tests/server/counting_recorder.h"
 #include "tests/server/fake_clock.h"
 #include "tests/server/fake_large_engine.h"
+#include "tests/server/fake_monitor.h"
+#include "tests/server/hanging_disk.h"
 #include "tests/server/large_call.h"
 
 namespace svdserve::server {
@@ -38,6 +40,9 @@ class LargeResumeTest : public ::testing::Test {
   void start(bool with_checkpoints = true) {
     controls_ = std::make_shared<LargeControls>();
     std::vector<LargeDevice> devices;
+    if (gpu_ != nullptr) {
+      devices.push_back({"gpu", 100, std::make_unique<FakeLargeEngine>(gpu_, LargeWorkspace{0, 100})});
+    }
     devices.push_back({"fake:0", 0, std::make_unique<FakeLargeEngine>(controls_, LargeWorkspace{1000, 0})});
     std::string why;
     auto store = with_checkpoints
@@ -47,12 +52,19 @@ class LargeResumeTest : public ::testing::Test {
     LargeLimits options;
     options.chunk_bytes = 64;
     pipeline_ =
-        std::make_unique<LargePipeline>(options, std::move(devices), &clock_, &recorder_, nullptr, std::move(store));
+        std::make_unique<LargePipeline>(options, std::move(devices), &clock_, &recorder_, &monitor_, std::move(store));
+  }
+  // There is a GPU beside the host.
+  void start_with_gpu() {
+    stop();
+    gpu_ = std::make_shared<LargeControls>();
+    start();
   }
   // The server ends, and its calls with it. They end before the engine may go on, so that it computes nothing more.
   void stop() {
     for (const auto& call : calls_) call->end();
     controls_->open();
+    if (gpu_ != nullptr) gpu_->open();
     calls_.clear();
     pipeline_.reset();
   }
@@ -122,7 +134,8 @@ class LargeResumeTest : public ::testing::Test {
   std::string directory_;
   FakeClock clock_;
   CountingRecorder recorder_;
-  std::shared_ptr<LargeControls> controls_;
+  FakeMonitor monitor_{&clock_};
+  std::shared_ptr<LargeControls> controls_, gpu_;
   std::unique_ptr<LargePipeline> pipeline_;
   std::vector<std::shared_ptr<LargeCall>> calls_;
 };
@@ -158,17 +171,22 @@ TEST_F(LargeResumeTest, ResultsAreNotComputedTwice) {
   EXPECT_EQ(controls_->begun(), 0);
 }
 
+// Saves a state of a sweep, once the operand is on disk.
+void save_sweep(LargeStateStore* states, const std::string& sweep) {
+  ASSERT_NE(states, nullptr);
+  while (!states->due()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  ASSERT_TRUE(states->begin(LargeState::kSweep, sweep.size()));
+  states->write(sweep.data(), sweep.size());
+  states->end();
+}
+
 // A server that is killed when two states are on disk.
 TEST_F(LargeResumeTest, AComputationGoesOnFromItsStates) {
   const std::string sweep = "after the second sweep";
   controls_->close();
   controls_->have_states(1000, [&](LargeStateStore* states) {
-    ASSERT_NE(states, nullptr);
-    while (!states->due()) std::this_thread::sleep_for(std::chrono::milliseconds(1));  // the operand comes first
     EXPECT_EQ(states->open(LargeState::kSweep), 0u);
-    ASSERT_TRUE(states->begin(LargeState::kSweep, sweep.size()));
-    states->write(sweep.data(), sweep.size());
-    states->end();
+    save_sweep(states, sweep);
   });
   LargeCall& call = begin();
   const std::string token = call.upload(4, 2).resume;
@@ -185,6 +203,84 @@ TEST_F(LargeResumeTest, AComputationGoesOnFromItsStates) {
   EXPECT_EQ(got.results, (std::vector<int>{6, 7, 8}));
   EXPECT_EQ(found, sweep);
   await_checkpoints(0);
+}
+
+// A device that has failed may have computed rubbish before, and saved it.
+TEST_F(LargeResumeTest, NoDeviceTakesTheStatesOfOneThatFailed) {
+  start_with_gpu();
+  gpu_->have_states(1000, [&](LargeStateStore* states) {
+    save_sweep(states, "rubbish");
+    while (recorder_.factors().states == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  });
+  LargeOutcome fault;
+  fault.status = LargeStatus::kFault;
+  gpu_->answer(fault);
+  bool found = true;
+  controls_->have_states(1000, [&](LargeStateStore* states) {
+    found = states->open(LargeState::kSweep) != 0;
+    while (!states->due()) std::this_thread::sleep_for(std::chrono::milliseconds(1));  // they are removed
+    found = found || states->open(LargeState::kSweep) != 0;
+  });
+  LargeCall& call = begin();
+  call.upload(4, 2);
+  call.commit();
+  const Got got = take_all(call);
+  ASSERT_TRUE(got.summary.has_value());
+  EXPECT_EQ(got.summary->device, "fake:0");
+  EXPECT_FALSE(found);
+}
+
+// One that has too little memory computes what it does compute as well as another.
+TEST_F(LargeResumeTest, ADeviceGoesOnForOneWithoutMemory) {
+  start_with_gpu();
+  gpu_->have_states(1000, [&](LargeStateStore* states) {
+    save_sweep(states, "good");
+    while (recorder_.factors().states == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  });
+  LargeOutcome full;
+  full.status = LargeStatus::kOutOfMemory;
+  gpu_->answer(full);
+  uint64_t found = 0;
+  controls_->have_states(1000, [&](LargeStateStore* states) { found = states->open(LargeState::kSweep); });
+  LargeCall& call = begin();
+  call.upload(4, 2);
+  call.commit();
+  EXPECT_TRUE(take_all(call).summary.has_value());
+  EXPECT_EQ(found, 4u);
+}
+
+TEST_F(LargeResumeTest, NobodyTakesTheStatesOfADeviceThatHangs) {
+  controls_->close();
+  controls_->have_states(1000, [&](LargeStateStore* states) { save_sweep(states, "rubbish"); });
+  LargeCall& call = begin();
+  const std::string token = call.upload(4, 2).resume;
+  call.commit();
+  while (recorder_.factors().states == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  for (int i = 0; i < 20; ++i) clock_.advance(absl::Seconds(1));
+  take_all(call);
+  EXPECT_EQ(call.await_end().reason, Reason::kDeviceFault);
+  restart();
+  monitor_.healthy = true;
+  uint64_t found = 1;
+  controls_->have_states(1000, [&](LargeStateStore* states) { found = states->open(LargeState::kSweep); });
+  EXPECT_TRUE(take_all(resume(token)).summary.has_value());
+  EXPECT_EQ(found, 0u);
+}
+
+TEST_F(LargeResumeTest, ACallThatEndsDoesNotWaitForTheDisk) {
+  controls_->close();
+  controls_->have_states(1000, [&](LargeStateStore* states) {
+    ASSERT_NE(states, nullptr);
+    while (!states->due()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    EXPECT_FALSE(states->begin(LargeState::kSweep, 1));
+  });
+  const HangingDisk disk("sweep");
+  LargeCall& call = begin();
+  call.upload(4, 2);
+  call.commit();
+  HangingDisk::await();
+  call.end();
+  controls_->await_ended(1);
 }
 
 TEST_F(LargeResumeTest, WithoutRoomForStatesThereAreNone) {

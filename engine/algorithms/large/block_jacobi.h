@@ -785,7 +785,7 @@ class BlockJacobi {
   // A state is of this decomposition, and leads to the same bits, where all this is the same.
   template <class Archive>
   void identify(Archive& archive) {
-    constexpr uint32_t kFormat = 1;
+    constexpr uint32_t kFormat = 2;
     const LargeOptions& o = plan_.options;
     archive.same(kFormat);
     archive.same(identity_);
@@ -810,13 +810,13 @@ class BlockJacobi {
     identify(archive);
     archive.number(fraction_);
     archive.number(positive_);
-    archive.numbers(row_order_);
-    archive.numbers(column_order_);
-    archive.numbers(sorted_row_maxima_);
+    archive.numbers(row_order_, m_);
+    archive.numbers(column_order_, n_);
+    archive.numbers(sorted_row_maxima_, m_);
     archive.exponents(e_, n_);
-    View r = a_ && !vectors_ ? a_.block(0, 0, n_, n_) : a_;
-    archive.matrix(r);
-    if (!a_) a_ = r;
+    const int64_t rows = vectors_ && tall_ == nullptr ? m_ : n_;
+    View upper = a_ ? a_.block(0, 0, rows, n_) : View{};
+    archive.matrix(a_ ? upper : a_, rows, n_);  // what is read belongs to a_ from the beginning, and goes with it
     archive.scalars(tau_, n_);
     if (tall_ != nullptr) tall_->visit_factors([&](void* memory, uint64_t bytes) { archive.host(memory, bytes); });
   }
@@ -831,12 +831,12 @@ class BlockJacobi {
     archive.number(outcome_.warm_started);
     archive.number(smallest_exponent_);
     archive.number(positive_);
-    archive.numbers(row_order_);
-    archive.numbers(column_order_);
-    archive.numbers(inner_order_);
-    archive.matrix(b_);
+    archive.numbers(row_order_, m_);
+    archive.numbers(column_order_, n_);
+    archive.numbers(inner_order_, n_);
+    archive.matrix(b_, n_, n_);
     archive.scalars(tau2_, n_);
-    archive.matrix(x0_);
+    archive.matrix(x0_, n_, n_);
     archive.exponents(f0_, n_);
   }
 
@@ -851,13 +851,13 @@ class BlockJacobi {
     archive.number(state.repaired);
     archive.number(state.few);
     archive.number(state.left);
-    archive.numbers(state.tracked);
+    archive.numbers(state.tracked, 1 + n_ * (n_ + 1) / 2);  // of pairs of blocks, which have a column or more
     archive.number(progress_.state.rotations);
     archive.number(progress_.state.proper_rotations);
     archive.number(progress_.state.off_diagonal);
-    archive.matrix(x_);
+    archive.matrix(x_, n_, n_);
     archive.exponents(f_, n_);
-    archive.matrix(w_);
+    archive.matrix(w_, n_, n_);
   }
 
   // list(archive) lists the parts of a state.
@@ -910,6 +910,8 @@ class BlockJacobi {
         return reader.at_end();
       } catch (const states::StateUnusable&) {
         return false;
+      } catch (const LargeStop& stop) {  // damage may ask for parts that are not there together
+        if (stop.status != LargeStatus::kOutOfMemory) throw;
       }
     }
     return false;

@@ -4,14 +4,18 @@
 // Numbers are as in memory, since only the same build on the same kind of processor reads them. An archive has
 //   same(x)         x has to be as it was when the state was written.
 //   number(x)       x is of a trivially copyable type without padding.
-//   numbers(v)      v is a vector of those, and comes with its size.
-//   matrix(a)       a is a view, and comes with its shape; or there is none.
+//   numbers(v, most)    v is a vector of those, and comes with its size, which is at most `most`.
+//   matrix(a, rows, cols)    a is a view of this shape; or there is none.
 //   exponents(f, n), scalars(tau, n)    they may be null.
 //   host(memory, bytes)    this is memory of the host, which is there on both sides.
+//
+// Damage may be known only after the last byte is read. So the decomposition sets bounds to all sizes in a state. It uses
+// nothing of a state before its end.
 #ifndef SVDSERVE_ENGINE_ALGORITHMS_STATES_STATE_ARCHIVE_H_
 #define SVDSERVE_ENGINE_ALGORITHMS_STATES_STATE_ARCHIVE_H_
 
 #include <algorithm>
+#include <cassert>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -48,16 +52,18 @@ class WritingArchive {
     self().host(text.data(), text.size());
   }
   template <class T>
-  void numbers(const std::vector<T>& v) {
+  void numbers(const std::vector<T>& v, [[maybe_unused]] int64_t most) {
+    assert(std::cmp_less_equal(v.size(), most));
     number(static_cast<uint64_t>(v.size()));
     self().host(v.data(), v.size() * sizeof(T));
   }
   template <class View>
-  void matrix(const View& a) {
+  void matrix(const View& a, [[maybe_unused]] int64_t rows, [[maybe_unused]] int64_t cols) {
     const bool there = static_cast<bool>(a);
-    number(there ? a.rows : int64_t{-1});
-    number(there ? a.cols : int64_t{-1});
-    if (there) self().device(static_cast<uint64_t>(a.rows * a.cols) * sizeof(E), a);
+    number(uint8_t{there});
+    if (!there) return;
+    assert(a.rows == rows && a.cols == cols);
+    self().device(static_cast<uint64_t>(a.rows * a.cols) * sizeof(E), a);
   }
   void exponents(const int32_t* f, int64_t n) { array(f, static_cast<uint64_t>(n) * sizeof *f); }
   void scalars(const E* tau, int64_t n) { array(tau, backend_.scalar_bytes(n)); }
@@ -144,36 +150,33 @@ class StateReader {
     if (found != text) throw StateUnusable();
   }
   template <class T>
-  void numbers(std::vector<T>& v) {
+  void numbers(std::vector<T>& v, int64_t most) {
     uint64_t size = 0;
     number(size);
-    if (size > left_ / sizeof(T)) throw StateUnusable();
+    if (std::cmp_greater(size, most) || size > left_ / sizeof(T)) throw StateUnusable();
     v.resize(size);
     host(v.data(), size * sizeof(T));
   }
   template <class View>
-  void matrix(View& a) {
-    int64_t rows = 0, cols = 0;
-    number(rows);
-    number(cols);
+  void matrix(View& a, int64_t rows, int64_t cols) {
     a = {};
-    if (rows < 0) return;
-    const bool fits = cols >= 0 && static_cast<double>(rows) * static_cast<double>(cols) * sizeof(E) <= double(left_);
-    if (!fits) throw StateUnusable();
+    if (!is_there(static_cast<uint64_t>(rows * cols) * sizeof(E))) return;
     a = backend_.matrix(rows, cols);
     backend_.read_in(a, [this](void* piece, uint64_t bytes) { host(piece, bytes); });
   }
   void exponents(int32_t*& f, int64_t n) {
+    const uint64_t bytes = static_cast<uint64_t>(n) * sizeof *f;
     f = nullptr;
-    if (!is_there()) return;
+    if (!is_there(bytes)) return;
     f = backend_.exponents(n);
-    array(f, static_cast<uint64_t>(n) * sizeof *f);
+    array(f, bytes);
   }
   void scalars(E*& tau, int64_t n) {
+    const uint64_t bytes = backend_.scalar_bytes(n);
     tau = nullptr;
-    if (!is_there()) return;
+    if (!is_there(bytes)) return;
     tau = backend_.scalars(n);
-    array(tau, backend_.scalar_bytes(n));
+    array(tau, bytes);
   }
   void host(void* memory, uint64_t bytes) {
     if (bytes > left_) throw StateUnusable();
@@ -186,10 +189,12 @@ class StateReader {
   bool at_end() const { return left_ == 0; }
 
  private:
-  bool is_there() {
+  // Whether the next part is, of so many bytes.
+  bool is_there(uint64_t bytes) {
     uint8_t there = 0;
     number(there);
-    return there != 0;
+    if (there > 1 || (there == 1 && bytes > left_)) throw StateUnusable();
+    return there == 1;
   }
   void array(void* memory, uint64_t bytes) {
     backend_.read_in(memory, bytes, [this](void* piece, uint64_t count) { host(piece, count); });

@@ -111,6 +111,7 @@ void DecomposeLargeCall::act(LargeNext next) {
     if (finished_) return;
     if (next.write) {
       tell_reply(*next.write, message.Length());
+      next.write.reset();  // the message alone has its piece now
       outgoing_.Swap(&message);
       StartWrite(&outgoing_);
     }
@@ -216,13 +217,15 @@ void DecomposeLargeCall::take_chunk(const DecodedLarge& chunk) {
 
 void DecomposeLargeCall::OnWriteDone(bool ok) {
   const auto self = self_;
-  grpc::ByteBuffer written;  // goes when the next message is on its way: to unmap a piece of a result takes a while
+  grpc::ByteBuffer written;  // goes when the next chunk is on its way: to unmap a piece of a result takes a while
   {
     MutexLock lock(&act_mu_);
     outgoing_.Swap(&written);
   }
-  if (!ok) written.Clear();
-  act(job_->on_written(ok));
+  LargeNext next = job_->on_written(ok);
+  // Another thread may finish the call while this one unmaps. So the last piece goes first.
+  if (!next.write || !std::holds_alternative<LargeResultChunk>(*next.write)) written.Clear();
+  act(std::move(next));
 }
 
 void DecomposeLargeCall::OnCancel() {

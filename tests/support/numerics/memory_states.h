@@ -43,7 +43,7 @@ class MemoryStates : public LargeStateStore {
     return reading_.size();
   }
   bool read(void* bytes, uint64_t count) override {
-    if (count > reading_.size() - read_) return false;
+    if (count > reading_.size() - read_ || (damaged_ && read_ + count > readable_)) return false;
     std::memcpy(bytes, reading_.data() + read_, count);
     read_ += count;
     return read_ < reading_.size() || !damaged_;
@@ -64,6 +64,21 @@ class MemoryStates : public LargeStateStore {
     for (size_t i = from; i < states[state].size(); ++i) states[state][i] = static_cast<char>(~states[state][i]);
     damaged_state_ = state;
   }
+  // One byte is another one.
+  void flip(LargeState state, size_t place, int mask) {
+    states[state][place] = static_cast<char>(states[state][place] ^ mask);
+    damaged_state_ = state;
+  }
+  // Bytes from `place` on are others, as far as the state goes.
+  void overwrite(LargeState state, size_t place, const std::string& bytes) {
+    states[state].replace(place, bytes.size(), bytes, 0, states[state].size() - place);
+    damaged_state_ = state;
+  }
+  // It cannot be read from a byte on.
+  void break_off(LargeState state, size_t from) {
+    readable_ = from;
+    damaged_state_ = state;
+  }
   uint64_t bytes() const {
     uint64_t sum = 0;
     for (const auto& [state, text] : states) sum += text.size() * (state == LargeState::kSweep ? 2 : 1);
@@ -77,7 +92,7 @@ class MemoryStates : public LargeStateStore {
  private:
   std::string written_, reading_;
   uint64_t expected_ = 0;
-  size_t read_ = 0, stop_after_ = SIZE_MAX;
+  size_t read_ = 0, readable_ = SIZE_MAX, stop_after_ = SIZE_MAX;
   int first_due_ = 0, looks_ = 0;
   LargeState state_ = LargeState::kFactors;
   bool damaged_ = false;
