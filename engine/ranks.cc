@@ -23,6 +23,17 @@ int serve_host_rank(int threads) {
   return EXIT_SUCCESS;
 }
 
+int serve_cuda_rank(int device) {
+  ranks::Descriptor socket = ranks::begin_rank();
+  const cuda::Plugin& plugin = cuda::plugin();
+  if (plugin.api == nullptr) {
+    std::fprintf(stderr, "svdserve: no rank of GPU %d: %s\n", device, plugin.refusal.c_str());
+    return EXIT_FAILURE;
+  }
+  plugin.api->serve_rank(socket.release(), device);
+  return EXIT_SUCCESS;
+}
+
 }  // namespace
 
 std::optional<int> run_as_rank(int argc, char** argv) {
@@ -32,6 +43,7 @@ std::optional<int> run_as_rank(int argc, char** argv) {
     return std::nullopt;
   }
   if (argc == 5 && arguments[2] == "host") return serve_host_rank(std::atoi(argv[3]));
+  if (argc == 4 && arguments[2] == "cuda") return serve_cuda_rank(std::atoi(argv[3]));
   std::fprintf(stderr, "%s: %s is for the program's own use: it starts a rank with it\n", argv[0],
                ranks::kRankArgument);
   return 2;

@@ -70,9 +70,9 @@ enum class RingMark : uint8_t { kDone, kSent };
 //   void tell(phases)                        adds the times of its p-steps
 //   void stop()                              from any thread, at any time: what runs may end early, by throwing
 template <class M>
-concept ExchangingMember = requires(M& m, const UnionPlace& place) {
+concept ExchangingMember = requires(M& m, const UnionPlace& place, void (*alive)()) {
   m.offer(place);
-  m.exchange(0, 1, place, place, [] {});
+  m.exchange(0, 1, place, place, alive);
 };
 template <class M>
 concept PeerMember = requires(M& m, M& other, const UnionPlace& place) {
