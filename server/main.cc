@@ -22,7 +22,6 @@
 
 #include "absl/synchronization/mutex.h"
 #include "engine/large_engine.h"
-#include "engine/ranks.h"
 #include "server/base/clock.h"
 #include "server/base/heap.h"
 #include "server/base/listening_socket.h"

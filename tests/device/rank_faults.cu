@@ -1,5 +1,5 @@
-// A real fault on the GPU of a rank, in the middle of a matrix. An illegal access, a kill, or both GPUs' ranks in turn: the
-// results come with the same bits, by the ranks that are left, and this process's own context goes on working.
+// A real fault on the GPU of a rank, in the middle of a matrix: an illegal access, or a kill. The results come with the
+// same bits, by the ranks that are left. This process's own context goes on working.
 //   device_rank_faults [ORDER]     4096 where none is named; exit code 1: something is not so
 // The ranks are this program. A thread of theirs makes the fault, some time after their start.
 #include <cuda_runtime.h>
@@ -21,7 +21,6 @@
 #include "engine/cuda_engine.h"
 #include "engine/cuda_large_engine.h"
 #include "engine/large_engine.h"
-#include "engine/ranks.h"
 
 namespace svdserve {
 namespace {

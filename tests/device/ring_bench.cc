@@ -21,7 +21,6 @@
 #include "engine/cuda_engine.h"
 #include "engine/cuda_large_engine.h"
 #include "engine/large_engine.h"
-#include "engine/ranks.h"
 
 namespace svdserve {
 namespace {

@@ -27,7 +27,6 @@
 
 #include "engine/backends/ranks/rank_process.h"
 #include "engine/cuda_large_engine.h"
-#include "engine/ranks.h"
 #include "tests/support/fake_cuda/fake_cuda.h"
 
 namespace svdserve {

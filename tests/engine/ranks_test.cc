@@ -30,7 +30,6 @@
 #include "engine/backends/ranks/serve_rank.h"
 #include "engine/backends/ring/ring_backend.h"
 #include "engine/large_engine.h"
-#include "engine/ranks.h"
 #include "gtest/gtest.h"
 #include "tests/support/numerics/large_run.h"
 #include "tests/support/numerics/matrix_generators.h"
@@ -46,7 +45,7 @@ namespace {
 constexpr char kFault[] = "SVDSERVE_TEST_RANK_FAULT";
 constexpr const char* kCalls[] = {"reserve", "take", "give", "offer", "exchange", "p_step", "reset", "read"};
 
-// What is to happen in this process.
+// The fault that is to happen in this process.
 class Fault {
  public:
   static Fault& instance() {
@@ -283,7 +282,7 @@ TEST_F(RanksTest, OfTheFacade) {
 
 class RankFaultsTest : public RanksTest {
  protected:
-  // Of the rank of a device, before one of its calls. Returns whether the rank was lost.
+  // With a fault of the rank of a device, before one of its calls. Returns whether the rank was lost.
   bool expect_same(int members, int device, const std::string& call, int number, const std::string& action,
                    std::chrono::milliseconds deadline = std::chrono::minutes(5)) {
     std::ostringstream fault;

@@ -43,8 +43,7 @@ VALUES = ("engine/problem.h", "engine/large_engine.h", "engine/options.h", "engi
 EXECUTION = ("engine/execution.h", "engine/cuda_outcome.h", "engine/outputs.h", "engine/vector_layout.h")
 # The facade of large factors, which is plain values and an interface too.
 FACTORS = ("engine/large_engine.h",)
-ENGINE = VALUES + EXECUTION + FACTORS + ("engine/svd_engine.h", "engine/cuda_engine.h", "engine/cuda_large_engine.h",
-                                       "engine/ranks.h")
+ENGINE = VALUES + EXECUTION + FACTORS + ("engine/svd_engine.h", "engine/cuda_engine.h", "engine/cuda_large_engine.h")
 # The server's own vocabulary, and what a stage tells about itself.
 SERVER = ("server/*", "server/base/", "server/metrics/recorder.h", "server/large/large_memory.h",
           "server/large/large_request.h")

@@ -162,7 +162,7 @@ class RankMember {
     c.has_descriptor = is_new && at.block.file != nullptr;
     ask(what, Values().put(c).put(place), c.has_descriptor ? at.block.file->get() : -1);
   }
-  // What the rank has opened is closed, and its device's memory is free.
+  // Afterwards the rank has closed all blocks, and its device's memory is free.
   void end_work() {
     try {
       ask(Ask::kEnd);

@@ -20,11 +20,11 @@ namespace svdserve::ranks {
 // The arguments of a program that is to be a rank begin with this. The kind of rank and its device follow.
 inline constexpr char kRankArgument[] = "--svdserve-rank";
 
-// In a rank: its end of the socket. From now on the process ends with its leader, and by no signal that a terminal or a
-// service manager sends to all of a group. It has no other descriptor of its leader's but the standard ones.
+// In a rank: its end of the socket. From now on the process ends with its leader. Signals that a terminal or a service
+// manager sends to all of a group do not end it. It has no other descriptor of its leader's but the standard ones.
 Descriptor begin_rank();
 
-// Whether this program begins with run_as_rank() (engine/ranks.h). Else it must not be started again as a rank.
+// Whether this program begins with run_as_rank() (engine/large_engine.h). Else it must not be started again as a rank.
 std::atomic<bool>& may_start();
 
 class RankProcess {
@@ -36,7 +36,7 @@ class RankProcess {
   RankProcess(const RankProcess&) = delete;
   RankProcess& operator=(const RankProcess&) = delete;
 
-  // From any thread. Whoever talks with it gets SocketClosed.
+  // From any thread. A thread that talks with it gets SocketClosed.
   void kill() const;
   RankSocket& socket() { return socket_; }
 
@@ -54,7 +54,7 @@ struct RankRing {
 
 class RankPool;
 
-// What the members of a ring share while they sweep one matrix. Thread safe.
+// The members of a ring share it while they sweep one matrix. Thread safe.
 class RankLease {
  public:
   RankLease(RankPool& pool, RankRing ring) : pool_(pool), ring_(std::move(ring)) {}

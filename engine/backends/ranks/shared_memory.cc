@@ -3,8 +3,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <cassert>
 #include <new>
+
+#include "engine/algorithms/large/large_backend.h"
 
 namespace svdserve::ranks {
 
@@ -41,8 +42,7 @@ SharedMemories::Place SharedMemories::find(const void* address) const {
     if (entry.memory.expired() || offset < 0 || static_cast<uint64_t>(offset) >= entry.block.bytes) continue;
     return {entry.number, static_cast<uint64_t>(offset), entry.block};
   }
-  assert(false);
-  return {};
+  throw large::LargeStop{LargeStatus::kFault, "these columns are in no memory that ranks reach"};
 }
 
 }  // namespace svdserve::ranks

@@ -41,7 +41,7 @@ class SharedMemories {
     uint64_t offset = 0;  // of the address, in bytes
     SharedBlock block;
   };
-  // Of an address in a block whose memory is held.
+  // The place of an address in a block whose memory is held. Throws large::LargeStop where there is none.
   Place find(const void* address) const;
 
  private:

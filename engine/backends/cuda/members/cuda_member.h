@@ -64,7 +64,7 @@ class CudaMember {
   void stop() { stopped_ = true; }
 
  protected:
-  // What goes to another member with a union, at its own place here.
+  // A part of what goes to another member with a union, at its own place here.
   struct Piece {
     void* data = nullptr;
     size_t bytes = 0;  // 0: nothing goes

@@ -46,7 +46,7 @@ class CudaRank : CudaMember<E> {
   int members_ = 1;
 };
 
-// What a process has that is such a rank.
+// A process that is such a rank has this.
 struct CudaRankKind {
   template <class E>
   using Member = CudaRank<E>;

@@ -34,7 +34,7 @@ void let_reach(const std::vector<int>& devices) {
   }
 }
 
-// What every ring is given.
+// Every ring is given this.
 struct Ring {
   const std::vector<int>& devices;
   LargeLane& lane;

@@ -12,7 +12,7 @@ namespace svdserve::cuda {
 // Null where libnccl.so.2 is there; else why it does not open, with what to install. Thread safe.
 const char* nccl_refusal();
 
-// What one process has of a communicator. Every call may throw large::LargeStop, and may wait for ever for a process that
+// One process of a communicator. Every call may throw large::LargeStop, and may wait for ever for a process that
 // is gone. One call at a time, of any thread whose current device is this process's.
 class Communicator {
  public:

@@ -14,7 +14,7 @@
 
 namespace svdserve::host {
 
-// Of the memory that ranks have together (backends/ranks/rank_member.h).
+// Bytes that the ranks of a ring have in common (backends/ranks/rank_member.h).
 uint64_t host_rank_common_bytes(const ring::RingShape& shape, int members, bool complex);
 
 struct HostRankKind;
@@ -53,7 +53,7 @@ class HostRank : HostMember<E> {
   char* common_ = nullptr;
 };
 
-// What a process has that is such a rank.
+// A process that is such a rank has this.
 struct HostRankKind {
   template <class E>
   using Member = HostRank<E>;
