@@ -252,6 +252,36 @@ TEST_F(RanksTest, SameBitsAsMembersInThisProcess) {
   }
 }
 
+TEST_F(RanksTest, TheNextMatrixHasTheSameProcesses) {
+  const RankEngine engine(2, kWidth);
+  std::vector<pid_t> first;
+  for (const DType dtype : {DType::kF64, DType::kC128, DType::kF32}) {
+    const Matrix a = generate(Kind::kNormal, dtype, 20, 20, 3);
+    EXPECT_EQ(run_large(engine, plan_for(a), a).outcome.status, LargeStatus::kOk);
+    if (first.empty()) first = children();
+    EXPECT_EQ(children(), first);
+  }
+  EXPECT_EQ(first.size(), 2u);
+}
+
+TEST_F(RanksTest, EachRingHasRanksOfItsOwn) {
+  ranks::RankPool pool({"faulty"});
+  const auto use = [&](const std::vector<std::vector<int>>& rings) {
+    for (const std::vector<int>& devices : rings)
+      EXPECT_EQ(pool.take(devices)->members(), static_cast<int>(devices.size()));
+    return children();
+  };
+  const std::vector<pid_t> first = use({{0}, {0, 1}, {1, 0}});
+  EXPECT_EQ(first.size(), 5u);
+  EXPECT_EQ(use({{0, 1}, {0}, {1, 0}, {0, 1}}), first);
+  {
+    const auto one = pool.take({0}), other = pool.take({0});
+    EXPECT_EQ(children().size(), 6u);
+  }
+  for (int device = 10; device < 30; ++device) use({{device}});
+  EXPECT_EQ(children().size(), ranks::RankPool::kMostIdle);
+}
+
 TEST_F(RanksTest, SameBitsOfHyperbolicFactors) {
   LargeOptions options;
   options.kind = LargeKind::kHyperbolicSvd;

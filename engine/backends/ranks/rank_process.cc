@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <thread>
 #include <utility>
 
@@ -63,10 +64,6 @@ bool has_ended(pid_t process) {
     ended = waitpid(process, nullptr, WNOHANG);
   } while (ended < 0 && errno == EINTR);
   return ended != 0;  // an error: somebody else has waited for it
-}
-
-bool overlap(const std::vector<int>& a, const std::vector<int>& b) {
-  return std::any_of(a.begin(), a.end(), [&](int device) { return std::find(b.begin(), b.end(), device) != b.end(); });
 }
 
 }  // namespace
@@ -144,24 +141,20 @@ std::string RankLease::ring_name() const {
 }
 
 std::shared_ptr<RankLease> RankPool::take(const std::vector<int>& devices) {
-  std::vector<RankRing> others;  // end without the lock
   RankRing ring;
   {
     const std::lock_guard lock(mutex_);
-    for (size_t i = 0; i < idle_.size();) {
-      if (!overlap(idle_[i].devices, devices)) {
-        ++i;
-        continue;
-      }
-      const auto& processes = idle_[i].processes;
-      const bool suits =
-          ring.processes.empty() && idle_[i].devices == devices &&
-          std::all_of(processes.begin(), processes.end(), [](const auto& p) { return p->socket().is_quiet(); });
-      (suits ? ring : others.emplace_back()) = std::move(idle_[i]);
-      idle_.erase(idle_.begin() + static_cast<std::ptrdiff_t>(i));
+    const auto at =
+        std::find_if(idle_.rbegin(), idle_.rend(), [&](const auto& idle) { return idle.devices == devices; });
+    if (at != idle_.rend()) {
+      ring = std::move(*at);
+      idle_.erase(std::next(at).base());
     }
   }
-  others.clear();
+  const auto& idle = ring.processes;
+  if (!std::all_of(idle.begin(), idle.end(), [](const auto& process) { return process->socket().is_quiet(); })) {
+    ring.processes.clear();  // one of them has ended
+  }
   ring.devices = devices;
   for (size_t i = ring.processes.size(); i < devices.size(); ++i) {
     std::vector<std::string> arguments = arguments_;
@@ -172,8 +165,12 @@ std::shared_ptr<RankLease> RankPool::take(const std::vector<int>& devices) {
 }
 
 void RankPool::keep(RankRing ring) {
+  RankRing oldest;  // ends without the lock
   const std::lock_guard lock(mutex_);
   idle_.push_back(std::move(ring));
+  if (idle_.size() <= kMostIdle) return;
+  oldest = std::move(idle_.front());
+  idle_.erase(idle_.begin());
 }
 
 }  // namespace svdserve::ranks

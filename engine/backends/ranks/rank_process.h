@@ -86,13 +86,15 @@ class RankLease {
   std::string name_;
 };
 
-// Starts ranks, and keeps those that are idle. It outlives its leases. Thread safe.
+// Starts ranks, and keeps those that are idle, of the last kMostIdle rings. It outlives its leases. Thread safe.
 class RankPool {
  public:
   // arguments: of the ranks, before their device.
   explicit RankPool(std::vector<std::string> arguments) : arguments_(std::move(arguments)) {}
-  // The ranks of these devices. Other idle ones of any of them end. Throws large::LargeStop.
+  // The ranks of a ring of these devices: those that served the last such ring, where they are idle. Throws
+  // large::LargeStop.
   std::shared_ptr<RankLease> take(const std::vector<int>& devices);
+  static constexpr size_t kMostIdle = 8;
 
  private:
   friend class RankLease;
@@ -100,7 +102,7 @@ class RankPool {
 
   const std::vector<std::string> arguments_;
   std::mutex mutex_;
-  std::vector<RankRing> idle_;
+  std::vector<RankRing> idle_;  // the oldest first
 };
 
 }  // namespace svdserve::ranks
