@@ -2,10 +2,9 @@
 //   device_ring_bench [ORDER ...]     2048, 8192 and 16384 where none is named
 // f64, U and V, random normal, JACOBI; and bits of other kinds first. "members" 0 is one GPU without a ring; "peers" are
 // members in this process, which copy from GPU to GPU, "ranks" are processes of their own. In turns, the median of three
-// after one that does not count, which starts the ranks. "sweeps" is the time from the first sweep's progress to the
-// finish, so it has the ways to the members and back in it. "all" is the whole call, from host memory to host memory.
-// "faster" is over one GPU; "of peers" is how fast ranks are of as many peers. The exit status says whether all bits
-// agree.
+// after one that does not count. "sweeps" is the time from the first sweep's progress to the finish, so it has the ways
+// to the members and back in it. "all" is the whole call, from host memory to host memory. "faster" is over one GPU; "of
+// peers" is how fast ranks are of as many peers. The exit status says whether all bits agree.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -111,6 +110,22 @@ struct Ring {
 };
 using Rings = std::vector<Ring>;
 
+// The start of ranks: what the first matrix takes more than the second.
+void starts(const Rings& rings) {
+  const Problem problem{256, 256, DType::kF64, Order::kColumnMajor};
+  const auto plan = plan_large(problem, {.method = Method::kJacobi});
+  const auto operand = normal(problem);
+  Results results;
+  for (const Ring& ring : rings) {
+    const double first = run(*ring.engine, *plan.plan, operand, {}, results).seconds;
+    const double second = run(*ring.engine, *plan.plan, operand, {}, results).seconds;
+    if (ring.kind == RingMembers::kRanks) {
+      std::printf("%d ranks: %.0f ms to start them, then %.0f ms for n = 256\n", ring.members, 1e3 * (first - second),
+                  1e3 * second);
+    }
+  }
+}
+
 // Types, kinds and orders that fill no block, against the smallest ring.
 bool same_bits(const Rings& rings) {
   bool good = true;
@@ -204,6 +219,7 @@ int main_of(const std::vector<int64_t>& orders) {
   std::printf("%d GPUs %s\n", gpus, why.c_str());
   const Rings rings = open_rings(gpus);
   if (rings.size() < 2) return 2;
+  starts(rings);
   bool good = same_bits(rings);
   std::printf("%6s %8s %6s %7s %11s %14s %10s %7s  bits of U, S, V\n", "n", "members", "by", "sweeps", "sweeps, ms",
               "a sweep, ms", "all, ms", "faster");
