@@ -1,5 +1,6 @@
 #include "engine/backends/cuda/members/cuda_rank.h"
 
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <future>
@@ -68,6 +69,8 @@ const char* rank_refusal(const int32_t* devices, int32_t count) {
 
 void serve_rank(int32_t socket, int32_t device) {
   ranks::RankSocket leader((ranks::Descriptor(socket)));
+  // Multicast of NVLink is for collectives, which a ring has none of.
+  setenv("NCCL_NVLS_ENABLE", "0", 0);
   (void)cudaSetDevice(device);  // where that fails, the first call does
   CudaRankKind kind(device);
   ranks::serve_rank<CudaRankKind, Complex>(leader, kind);

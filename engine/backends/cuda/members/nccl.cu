@@ -3,7 +3,6 @@
 #include <dlfcn.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 
 #include "engine/algorithms/large/large_backend.h"
@@ -39,8 +38,6 @@ void find(void* library, const char* name, Function& function, std::string& refu
 
 Nccl open() {
   Nccl nccl;
-  // Multicast is for collectives, which a ring has none of.
-  setenv("NCCL_NVLS_ENABLE", "0", 0);
   void* const library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     const char* const text = dlerror();
