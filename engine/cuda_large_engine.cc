@@ -12,6 +12,7 @@
 #include "engine/backends/cuda/device/cuda_work_speeds.h"
 #include "engine/backends/cuda_door/plugin_loader.h"
 #include "engine/backends/cuda_door/states_across.h"
+#include "engine/backends/ranks/rank_process.h"
 
 namespace svdserve {
 namespace {
@@ -70,8 +71,8 @@ class CudaLargeEngine final : public LargeEngine {
 
 class CudaRingEngine final : public LargeEngine {
  public:
-  CudaRingEngine(const SvdserveCudaApi* api, std::vector<int32_t> ordinals)
-      : api_(api), ordinals_(std::move(ordinals)) {}
+  CudaRingEngine(const SvdserveCudaApi* api, std::vector<int32_t> ordinals, RingMembers kind)
+      : api_(api), ordinals_(std::move(ordinals)), kind_(kind) {}
 
   LargeWorkspace memory(const LargePlan& plan) const override {
     if (is_for_processor(plan)) return {0, std::numeric_limits<uint64_t>::max()};
@@ -91,13 +92,15 @@ class CudaRingEngine final : public LargeEngine {
     const SvdserveCudaLargeControl c{control.progress ? &tell : nullptr, &control, control.cancel,
                                      cuda::states_to_cross(control.states)};
     SvdserveCudaLargeOutcome outcome{};
-    api_->decompose_ring(ordinals_.data(), static_cast<int32_t>(ordinals_.size()), &plan, &operands, &c, &outcome);
+    api_->decompose_ring(ordinals_.data(), static_cast<int32_t>(ordinals_.size()), kind_ == RingMembers::kRanks, &plan,
+                         &operands, &c, &outcome);
     return outcome_of(outcome);
   }
 
  private:
   const SvdserveCudaApi* const api_;
   const std::vector<int32_t> ordinals_;
+  const RingMembers kind_;
 };
 
 // Whether GPU `ordinal` takes large matrices; *status says why not.
@@ -124,8 +127,10 @@ std::unique_ptr<LargeEngine> open_cuda_large_engine(int ordinal, CudaStatus* sta
   return std::make_unique<CudaLargeEngine>(cuda::plugin().api, ordinal);
 }
 
-std::unique_ptr<LargeEngine> open_cuda_ring_engine(const std::vector<int>& ordinals, CudaStatus* status) {
-  constexpr int kInvalidValue = 1;  // cudaErrorInvalidValue
+std::unique_ptr<LargeEngine> open_cuda_ring_engine(const std::vector<int>& ordinals, CudaStatus* status,
+                                                   RingMembers kind) {
+  constexpr int kInvalidValue = 1;    // cudaErrorInvalidValue
+  constexpr int kNotSupported = 801;  // cudaErrorNotSupported
   *status = {};
   const size_t count = ordinals.size();
   if ((count != 1 && count != 2 && count != 4 && count != 8) ||
@@ -136,7 +141,17 @@ std::unique_ptr<LargeEngine> open_cuda_ring_engine(const std::vector<int>& ordin
   for (const int ordinal : ordinals) {
     if (!takes_large(ordinal, status)) return nullptr;
   }
-  return std::make_unique<CudaRingEngine>(cuda::plugin().api, std::vector<int32_t>(ordinals.begin(), ordinals.end()));
+  const SvdserveCudaApi* const api = cuda::plugin().api;
+  std::vector<int32_t> devices(ordinals.begin(), ordinals.end());
+  if (kind == RingMembers::kRanks) {
+    const char* const refusal = ranks::may_start() ? api->rank_refusal(devices.data(), static_cast<int32_t>(count))
+                                                   : "this program does not begin with run_as_rank()";
+    if (refusal != nullptr) {
+      *status = {kNotSupported, refusal, false};
+      return nullptr;
+    }
+  }
+  return std::make_unique<CudaRingEngine>(api, std::move(devices), kind);
 }
 
 }  // namespace svdserve

@@ -523,6 +523,7 @@ void restart_with_faster_blas(char** argv) {
 
 int main(int argc, char** argv) {
   using namespace svdserve::server;
+  if (const auto status = svdserve::run_as_rank(argc, argv)) return *status;
   keep_standard_descriptors();
   restart_with_faster_blas(argv);
   auto start_failures = std::make_unique<PlainStartFailures>();

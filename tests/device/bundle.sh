@@ -8,7 +8,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 build=${1:-build/release}
 bundle=${2:-build/device-bundle}
 programs=(svdserve svdctl svdserve_echo svdserve_large_rate device_arithmetic device_same_bits device_contract device_large_states device_kernel_bench device_vectors_bench device_hermitian_bench device_general_bench device_answers_bench device_host_bench device_faults
-  device_large_kernels device_gram_step_bench device_qr_bench device_tridiagonal_bench device_tridiagonal_form device_large_bench device_ring_bench device_large_general large_accuracy libsvdserve_cuda.so)
+  device_large_kernels device_gram_step_bench device_qr_bench device_tridiagonal_bench device_tridiagonal_form device_large_bench device_ring_bench device_rank_faults device_large_general large_accuracy libsvdserve_cuda.so)
 
 rm -rf "$bundle"
 tests/support/pack_programs.sh "$build/bin" "$bundle/bin" "${programs[@]}"

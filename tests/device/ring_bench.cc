@@ -1,9 +1,10 @@
 // One large matrix on several GPUs together: are the bits the same, and how long do sweeps and whole factors take.
 //   device_ring_bench [ORDER ...]     2048, 8192 and 16384 where none is named
-// f64, U and V, random normal, JACOBI; and bits of other kinds first. "members" 0 is one GPU without a ring. In turns, the
-// median of three after one that does not count. "sweeps" is the time from the first sweep's progress to the finish, so
-// it has the ways to the members and back in it. "all" is the whole call, from host memory to host memory. The exit
-// status says whether all bits agree.
+// f64, U and V, random normal, JACOBI; and bits of other kinds first. "members" 0 is one GPU without a ring; "peers" are
+// members in this process, which copy from GPU to GPU, "ranks" are processes of their own. In turns, the median of three
+// after one that does not count. "sweeps" is the time from the first sweep's progress to the finish, so it has the ways
+// to the members and back in it. "all" is the whole call, from host memory to host memory. "faster" is over one GPU; "of
+// peers" is how fast ranks are of as many peers. The exit status says whether all bits agree.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -101,7 +102,29 @@ double median(std::vector<double> numbers) {
   return numbers[numbers.size() / 2];
 }
 
-using Rings = std::vector<std::pair<int, std::unique_ptr<LargeEngine>>>;
+struct Ring {
+  int members = 0;
+  RingMembers kind = RingMembers::kInProcess;
+  std::unique_ptr<LargeEngine> engine;
+  const char* name() const { return members == 0 ? "one" : kind == RingMembers::kRanks ? "ranks" : "peers"; }
+};
+using Rings = std::vector<Ring>;
+
+// The start of ranks: what the first matrix takes more than the second.
+void starts(const Rings& rings) {
+  const Problem problem{256, 256, DType::kF64, Order::kColumnMajor};
+  const auto plan = plan_large(problem, {.method = Method::kJacobi});
+  const auto operand = normal(problem);
+  Results results;
+  for (const Ring& ring : rings) {
+    const double first = run(*ring.engine, *plan.plan, operand, {}, results).seconds;
+    const double second = run(*ring.engine, *plan.plan, operand, {}, results).seconds;
+    if (ring.kind == RingMembers::kRanks) {
+      std::printf("%d ranks: %.0f ms to start them, then %.0f ms for n = 256\n", ring.members, 1e3 * (first - second),
+                  1e3 * second);
+    }
+  }
+}
 
 // Types, kinds and orders that fill no block, against the smallest ring.
 bool same_bits(const Rings& rings) {
@@ -118,13 +141,13 @@ bool same_bits(const Rings& rings) {
         }
         Results results;
         uint64_t expected = 0;
-        for (const auto& [members, engine] : rings) {
-          if (members == 0) continue;
-          const uint64_t sum = run(*engine, *plan.plan, operand, signature, results).checksum;
-          if (members == 1) expected = sum;
+        for (const Ring& ring : rings) {
+          if (ring.members == 0) continue;
+          const uint64_t sum = run(*ring.engine, *plan.plan, operand, signature, results).checksum;
+          if (&ring == &rings[1]) expected = sum;
           if (sum == expected) continue;
-          std::printf("other bits: %s, n = %lld, kind %d, %d members\n", name(dtype), static_cast<long long>(n),
-                      static_cast<int>(kind), members);
+          std::printf("other bits: %s, n = %lld, kind %d, %d %s\n", name(dtype), static_cast<long long>(n),
+                      static_cast<int>(kind), ring.members, ring.name());
           good = false;
         }
       }
@@ -143,7 +166,7 @@ bool times(const Rings& rings, int64_t n) {
   std::vector<Run> last(rings.size());
   for (int turn = 0; turn <= kTurns; ++turn) {
     for (size_t i = 0; i < rings.size(); ++i) {
-      last[i] = run(*rings[i].second, *plan.plan, operand, {}, results);
+      last[i] = run(*rings[i].engine, *plan.plan, operand, {}, results);
       if (turn == 0) continue;
       all[i].push_back(last[i].seconds);
       sweeps[i].push_back(last[i].sweeps);
@@ -152,37 +175,53 @@ bool times(const Rings& rings, int64_t n) {
   bool good = true;
   for (size_t i = 0; i < rings.size(); ++i) {
     const int count = last[i].outcome.sweeps;
-    std::printf("%6lld %8d %7d %11.1f %14.1f %10.1f %7.2f  %016llx\n", static_cast<long long>(n), rings[i].first, count,
-                1e3 * median(sweeps[i]), 1e3 * median(sweeps[i]) / std::max(count, 1), 1e3 * median(all[i]),
-                median(sweeps[0]) / median(sweeps[i]), static_cast<unsigned long long>(last[i].checksum));
+    const double own = median(sweeps[i]);
+    std::printf("%6lld %8d %6s %7d %11.1f %14.1f %10.1f %7.2f  %016llx", static_cast<long long>(n), rings[i].members,
+                rings[i].name(), count, 1e3 * own, 1e3 * own / std::max(count, 1), 1e3 * median(all[i]),
+                median(sweeps[0]) / own, static_cast<unsigned long long>(last[i].checksum));
+    for (size_t peers = 0; peers < i; ++peers) {
+      if (rings[peers].members == rings[i].members) std::printf("  %.3f of peers", median(sweeps[peers]) / own);
+    }
+    std::printf("%s\n", last[i].outcome.device_lost ? "  A MEMBER WAS LOST" : "");
     for (const LargePhaseTime& phase : last[i].outcome.phases) {
       std::printf("                        %-16s %9.1f ms\n", phase.name.c_str(), 1e3 * phase.seconds);
     }
-    if (rings[i].first > 1) good &= last[i].checksum == last[1].checksum;
+    if (i > 1) good &= last[i].checksum == last[1].checksum;
   }
   std::fflush(stdout);
   return good;
 }
 
+// One GPU, and then every ring that this machine has the GPUs for.
+Rings open_rings(int gpus) {
+  Rings rings;
+  CudaStatus status;
+  const auto add = [&](int members, RingMembers kind, std::unique_ptr<LargeEngine> engine) {
+    rings.push_back({members, kind, std::move(engine)});
+    if (rings.back().engine != nullptr) return;
+    std::printf("%d %s: %s\n", members, rings.back().name(), status.text.c_str());
+    rings.pop_back();
+  };
+  add(0, RingMembers::kInProcess, open_cuda_large_engine(0, &status));
+  for (const RingMembers kind : {RingMembers::kInProcess, RingMembers::kRanks}) {
+    for (int members = 1; members <= gpus && members <= 8; members *= 2) {
+      std::vector<int> ordinals;
+      for (int i = 0; i < members; ++i) ordinals.push_back(i);
+      add(members, kind, open_cuda_ring_engine(ordinals, &status, kind));
+    }
+  }
+  return rings;
+}
+
 int main_of(const std::vector<int64_t>& orders) {
   std::string why;
   const int gpus = cuda_device_count(&why);
-  Rings rings;
-  CudaStatus status;
-  rings.emplace_back(0, open_cuda_large_engine(0, &status));
-  for (const int members : {1, 2, 4, 8}) {
-    std::vector<int> ordinals;
-    for (int i = 0; i < members; ++i) ordinals.push_back(i);
-    if (members <= gpus) rings.emplace_back(members, open_cuda_ring_engine(ordinals, &status));
-  }
-  for (const auto& [members, engine] : rings) {
-    if (engine != nullptr) continue;
-    std::printf("no ring of %d: %s%s\n", members, status.text.c_str(), why.c_str());
-    return 2;
-  }
-  std::printf("%d GPUs\n", gpus);
+  std::printf("%d GPUs %s\n", gpus, why.c_str());
+  const Rings rings = open_rings(gpus);
+  if (rings.size() < 2) return 2;
+  starts(rings);
   bool good = same_bits(rings);
-  std::printf("%6s %8s %7s %11s %14s %10s %7s  bits of U, S, V\n", "n", "members", "sweeps", "sweeps, ms",
+  std::printf("%6s %8s %6s %7s %11s %14s %10s %7s  bits of U, S, V\n", "n", "members", "by", "sweeps", "sweeps, ms",
               "a sweep, ms", "all, ms", "faster");
   for (const int64_t n : orders) good &= times(rings, n);
   std::printf("%s\n", good ? "all bits agree" : "BITS DIFFER");
@@ -193,6 +232,7 @@ int main_of(const std::vector<int64_t>& orders) {
 }  // namespace svdserve
 
 int main(int argc, char** argv) {
+  if (const auto status = svdserve::run_as_rank(argc, argv)) return *status;
   std::vector<int64_t> orders;
   for (int i = 1; i < argc; ++i) orders.push_back(std::max(2L, std::atol(argv[i])));
   if (orders.empty()) orders = {2048, 8192, 16384};

@@ -12,7 +12,7 @@
 #   several                     large matrices at once
 #   repeat                      k > 32: the same batches 200 times, with the same bits
 #   accuracy                    one large Hermitian matrix of each family, n = 4096: errors in units of the contract's
-#   ring                        one large matrix on 1, 2, 4 and 8 GPUs together: bits, sweeps, whole factors
+#   ring                        one large matrix on 1, 2, 4 and 8 GPUs together: bits, sweeps, whole factors; lost ranks
 #   sanitize                    compute-sanitizer over a reduced list
 #   soak                        two minutes of mixed load
 #   resources
@@ -319,7 +319,10 @@ soak() {
       windows) windows ;;
       narrow) narrow ;;
       several) several ;;
-      ring) "$bin/device_ring_bench" ;;
+      ring)
+        "$bin/device_ring_bench"
+        "$bin/device_rank_faults"
+        ;;
       accuracy)
         for dtype in f64 c128; do
           "$bin/large_accuracy" hermitian 2048 4096 --dtype "$dtype" --solvers tridiagonal,factored --cuda --check

@@ -25,6 +25,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/backends/ranks/rank_process.h"
 #include "engine/cuda_large_engine.h"
 #include "tests/support/fake_cuda/fake_cuda.h"
 
@@ -88,14 +89,21 @@ int probe() {
                 device_bytes(kGeneral, kJacobi, {.strategy = PivotStrategy::kRoundRobin}),
                 device_bytes(kGeneral, kJacobi, {.variant = BlockVariant::kFullBlock}));
   }
-  const auto of_ring = [](const std::vector<int>& ordinals) {
+  const auto of_ring = [](const std::vector<int>& ordinals, RingMembers kind = RingMembers::kInProcess) {
     CudaStatus of_all;
-    const auto ring = open_cuda_ring_engine(ordinals, &of_all);
+    const auto ring = open_cuda_ring_engine(ordinals, &of_all, kind);
     if (ring == nullptr) return of_all.text;
     const LargePlan plan = *plan_large({40, 40, DType::kF64, Order::kRowMajor}, {}).plan;
-    return std::to_string(ring->decompose(plan, {}).members) + " members, " +
+    const LargeOutcome outcome = ring->decompose(plan, {});
+    return std::to_string(outcome.members) + (outcome.detail.empty() ? " members, " : " ranks, ") +
            std::to_string(ring->memory(plan).device_bytes) + " bytes";
   };
+  std::printf("no_ranks=%s\n", of_ring({0, 1}, RingMembers::kRanks).c_str());
+  char program[] = "probe";
+  char* arguments[] = {program, nullptr};
+  (void)run_as_rank(1, arguments);
+  std::printf("ranks=%s\nother_ranks=%s\n", of_ring({0, 1}, RingMembers::kRanks).c_str(),
+              of_ring({1, 0}, RingMembers::kRanks).c_str());
   std::printf("ring=%s\nring_of_three=%s\nring_twice=%s\nring_beyond=%s\n", of_ring({0, 1}).c_str(),
               of_ring({0, 1, 2}).c_str(), of_ring({0, 0}).c_str(), of_ring({0, 7}).c_str());
   std::printf("factors=%s\nfactors_text=%s\n", factors != nullptr ? "open" : "null", of_factors.text.c_str());
@@ -168,11 +176,11 @@ TEST(CudaMissing, AFileThatIsNoLibrary) {
 }
 
 TEST(CudaMissing, ALibraryThatIsNoPlugin) {
-  expect_refused(probe_with(with_driver(SVDSERVE_FAKE_CUDA_DRIVER)), "is no CUDA back end of version 12");
+  expect_refused(probe_with(with_driver(SVDSERVE_FAKE_CUDA_DRIVER)), "is no CUDA back end of version 13");
 }
 
 TEST(CudaMissing, APluginOfAnotherVersion) {
-  expect_refused(probe_with(with_driver() + "SVDSERVE_FAKE_CUDA_VERSION=4"), "is no CUDA back end of version 12");
+  expect_refused(probe_with(with_driver() + "SVDSERVE_FAKE_CUDA_VERSION=4"), "is no CUDA back end of version 13");
 }
 
 TEST(CudaMissing, APluginOfAnotherBuild) {
@@ -183,7 +191,7 @@ TEST(CudaMissing, APluginOfAnotherBuild) {
                        " bytes instead of " + std::to_string(bytes));
   }
   expect_refused(probe_with(with_driver() + "SVDSERVE_FAKE_CUDA_RESIZED=version"),
-                 "is a CUDA back end of another build: its table is of version 13");
+                 "is a CUDA back end of another build: its table is of version 14");
   expect_refused(probe_with(with_driver() + "SVDSERVE_FAKE_CUDA_RESIZED=release"),
                  "is a CUDA back end of another build: its release is 9");
 }
@@ -218,6 +226,16 @@ TEST(CudaMissing, ARingHasDifferentDevices) {
   EXPECT_EQ(found.at("ring_of_three"), "a ring has 1, 2, 4 or 8 different GPUs");
   EXPECT_EQ(found.at("ring_twice"), found.at("ring_of_three"));
   EXPECT_EQ(found.at("ring_beyond"), "there is no GPU 7, only 2");
+  EXPECT_EQ(found.at("no_ranks"), "this program does not begin with run_as_rank()");
+  EXPECT_EQ(found.at("ranks"), "2 ranks, " + std::to_string(2 * std::stoull(found.at("svd"))) + " bytes");
+  EXPECT_EQ(found.at("other_ranks"), "the fake's ranks begin with GPU 0");
+}
+
+TEST(CudaMissing, ARankIsServedByThePlugin) {
+  ranks::RankProcess rank({"cuda", "1"});
+  char text[32] = {};
+  EXPECT_EQ(read(rank.socket().descriptor(), text, sizeof(text) - 1), 9);
+  EXPECT_STREQ(text, "rank of 1");
 }
 
 TEST(CudaMissing, StatesCrossTheTable) {
@@ -766,6 +784,7 @@ TEST_P(CudaFaults, OneLanesFaultIsNotAnothers) {
 // The driver is looked for where LD_LIBRARY_PATH said when the process began: so it begins again.
 int main(int argc, char** argv) {
   if (argc > 1 && std::string(argv[1]) == "--probe") return svdserve::probe();
+  if (const auto status = svdserve::run_as_rank(argc, argv)) return *status;
   constexpr char kPlugin[] = "SVDSERVE_CUDA_PLUGIN";
   const char* const plugin = std::getenv(kPlugin);
   if (plugin == nullptr || std::string(plugin) != SVDSERVE_FAKE_CUDA_PLUGIN) {

@@ -64,15 +64,23 @@ class MessageMember : host::HostMember<E> {
     shape_ = shape;
     Base::reserve(shape);
   }
-  void exchange(int own, int partner, const ring::UnionPlace& sent, const ring::UnionPlace& got) {
-    ring::Checkpoint<E> message(shape_.rows, shape_.v_rows, sent.count, allocate);
+  void offer(const ring::UnionPlace& sent) {
+    const ring::Checkpoint<E> message(shape_.rows, shape_.v_rows, sent.count, allocate);
     Base::give(sent, message.columns(0, sent.count));
+    offered_ = message.memory;
+  }
+  template <class Alive>
+  void exchange(int own, int partner, const ring::UnionPlace& /*sent*/, const ring::UnionPlace& got,
+                const Alive& alive) {
     Post& post = Post::instance();
     std::unique_lock lock(post.mutex);
-    post.boxes[{ring_, own, partner}] = message.memory;
+    post.boxes[{ring_, own, partner}] = std::move(offered_);
     post.posted.notify_all();
     const std::tuple<const void*, int, int> expected(ring_, partner, own);
-    post.posted.wait(lock, [&] { return post.boxes.count(expected) > 0; });
+    while (post.boxes.count(expected) == 0) {
+      post.posted.wait(lock);
+      alive();
+    }
     const std::shared_ptr<void> memory = post.boxes.extract(expected).mapped();
     const ring::Checkpoint<E> answer(shape_.rows, shape_.v_rows, got.count, [&](uint64_t) { return memory; });
     Base::take(got, answer.columns(0, got.count));
@@ -94,6 +102,7 @@ class MessageMember : host::HostMember<E> {
 
   const void* const ring_;
   ring::RingShape shape_;
+  std::shared_ptr<void> offered_;
 };
 
 // Runs it on every ring. Returns the result.

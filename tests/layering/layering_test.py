@@ -105,7 +105,10 @@ RULES = {
     "engine/backends/host/large": host("base", "p_steps", "packs", "finish", "dense", "general", "shears"),
     # The ring of members that compute a large matrix together knows neither; members are a back end's.
     "engine/backends/ring": Rule(("engine/core/", "engine/algorithms/large/") + VALUES, ("absl",)),
-    "engine/backends/host/members": Rule(host("base", "dense", "large", "p_steps").project + ("engine/backends/ring/",), ("tbb",)),
+    # Members that are processes: their messages, and what both ends do with these.
+    "engine/backends/ranks": Rule(("engine/algorithms/large/", "engine/backends/ring/") + VALUES, ("absl",)),
+    "engine/backends/host/members": Rule(host("base", "dense", "large", "p_steps").project +
+                                         ("engine/backends/ring/", "engine/backends/ranks/"), ("tbb",)),
     "engine/backends/host": host(""),
     # CUDA is known to the kernels and their plugin alone. The contract of the engine and the plugin is in cuda_door.
     "engine/backends/cuda/device": cuda(),
@@ -118,7 +121,8 @@ RULES = {
     "engine/backends/cuda/p_steps": cuda("device"),
     "engine/backends/cuda/large": cuda("device", "p_steps", "tridiagonal", table=True),
     "engine/backends/cuda/tridiagonal": Rule(cuda("device", "p_steps").project + LARGE_LANE, ("cuda",)),
-    "engine/backends/cuda/members": Rule(cuda("device", "large", "p_steps", table=True).project + ("engine/backends/ring/",), ("cuda",)),
+    "engine/backends/cuda/members": Rule(cuda("device", "large", "p_steps", table=True).project +
+                                         ("engine/backends/ring/", "engine/backends/ranks/"), ("cuda",)),
     "engine/backends/cuda/side_by_side": cuda("device", "lanes", "large", "p_steps"),
     "engine/backends/cuda": cuda("", table=True),
     "engine/backends/cuda_door": Rule(VALUES + EXECUTION, ("absl",)),

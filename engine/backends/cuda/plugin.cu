@@ -158,6 +158,8 @@ constexpr SvdserveCudaApi kApi = {
     decompose_large,
     ring_device_bytes,
     decompose_ring,
+    rank_refusal,
+    serve_rank,
 };
 
 }  // namespace

@@ -24,7 +24,7 @@ struct CUevent_st;
 
 extern "C" {
 
-enum { kSvdserveCudaAbiVersion = 12, kSvdserveCudaStructs = 10, kSvdserveCudaMaxPhases = 24 };
+enum { kSvdserveCudaAbiVersion = 13, kSvdserveCudaStructs = 10, kSvdserveCudaMaxPhases = 24 };
 
 struct SvdserveCudaDevice {
   char name[256];  // as the driver calls it
@@ -116,11 +116,17 @@ struct SvdserveCudaApi {
   void (*decompose_large)(int32_t device, const svdserve::LargePlan* plan, const svdserve::LargeOperands* operands,
                           const SvdserveCudaLargeControl* control, SvdserveCudaLargeOutcome* outcome);
 
-  // The same on 1, 2, 4 or 8 devices together, the first of which needs the memory that the function before says.
+  // The same on 1, 2, 4 or 8 devices together, the first of which needs the memory that the function before says. ranks:
+  // 1 where members are processes, which run this program again with ranks::kRankArgument.
   uint64_t (*ring_device_bytes)(const svdserve::LargePlan* plan);
-  void (*decompose_ring)(const int32_t* devices, int32_t count, const svdserve::LargePlan* plan,
+  void (*decompose_ring)(const int32_t* devices, int32_t count, int32_t ranks, const svdserve::LargePlan* plan,
                          const svdserve::LargeOperands* operands, const SvdserveCudaLargeControl* control,
                          SvdserveCudaLargeOutcome* outcome);
+  // Null where these devices may have ranks; else why not, such as which library is missing. The thread's until its next
+  // call.
+  const char* (*rank_refusal)(const int32_t* devices, int32_t count);
+  // In a process that is a rank: serves its leader until this one is gone. The socket is the callee's.
+  void (*serve_rank)(int32_t socket, int32_t device);
 };
 
 // The plugin's one symbol: null where it does not know this version.

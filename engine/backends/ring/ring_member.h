@@ -58,8 +58,11 @@ enum class RingMark : uint8_t { kDone, kSent };
 //   void await(member, RingMark)             what follows here sees all before that member's latest mark of this kind
 //   void send(place, to, to_slot)            the union goes into that slot of member `to`
 // or, where they do not, such as by NCCL's ncclSend and ncclRecv,
-//   void exchange(own, partner, sent, got)   member number `own` sends a union to member number `partner` of this ring,
-//                                            which calls this at the same time, and gets one into a free slot
+//   void offer(sent)                         the union is ready to leave. waits
+//   void exchange(own, partner, sent, got, alive)    member number `own` sends what it offered to member number `partner`
+//                                            of this ring, which has offered, too, and calls this at the same time. It
+//                                            gets a union into a free slot. While it waits for the partner, and for
+//                                            nothing else, it calls alive() many times a deadline. That may throw. waits
 // and
 //   void p_step(step)                        of PStep, x.data, f, v.data and both ld are the member's to fill in. With
 //                                            places: column c of slot s is column s * slot_columns + c
@@ -67,8 +70,9 @@ enum class RingMark : uint8_t { kDone, kSent };
 //   void tell(phases)                        adds the times of its p-steps
 //   void stop()                              from any thread, at any time: what runs may end early, by throwing
 template <class M>
-concept ExchangingMember = requires(M& m, const UnionPlace& place) {
-  m.exchange(0, 1, place, place);
+concept ExchangingMember = requires(M& m, const UnionPlace& place, void (*alive)()) {
+  m.offer(place);
+  m.exchange(0, 1, place, place, alive);
 };
 template <class M>
 concept PeerMember = requires(M& m, M& other, const UnionPlace& place) {

@@ -3,8 +3,8 @@
 // A swap has a part on the thread of each of the two. A member's p-steps may still read its free slot, so the partner sends
 // once they are done. Both send at once. Then each waits until what it gets is there.
 //   mark done; meet; await the partner's done; send; mark sent; meet; await the partner's sent
-// Meetings are of host threads, all else may be events of devices. Members that reach no memory of each other have an
-// exchange() of their own between the two meetings.
+// Meetings are of host threads, all else may be events of devices. Members that reach no memory of each other:
+//   offer; meet; exchange; meet
 #ifndef SVDSERVE_ENGINE_BACKENDS_RING_RING_RUN_H_
 #define SVDSERVE_ENGINE_BACKENDS_RING_RING_RUN_H_
 
@@ -75,8 +75,9 @@ struct RingRun {
     Member& own = *members[static_cast<size_t>(m)];
     const UnionPlace sent = place_of(action.sent_slot, action.sent_union);
     if constexpr (ExchangingMember<Member>) {
+      own.offer(sent);
       place.meet(m, action.partner, 2 * action.meeting);
-      own.exchange(m, action.partner, sent, place_of(action.free_slot, action.got_union));
+      own.exchange(m, action.partner, sent, place_of(action.free_slot, action.got_union), [&] { place.alive(m); });
       place.meet(m, action.partner, 2 * action.meeting + 1);
     } else {
       Member& partner = *members[static_cast<size_t>(action.partner)];

@@ -22,8 +22,14 @@ struct MadeLargeDevices {
 // How a GPU becomes a device for factors: open_cuda_large_engine(), or what a test gives.
 using CudaLargeFactory = std::function<std::unique_ptr<LargeEngine>(int ordinal, CudaStatus* status)>;
 
-// How GPUs become a gang: open_cuda_ring_engine(), or what a test gives.
+// How GPUs become a gang: open_gang(), or what a test gives.
 using CudaRingFactory = std::function<std::unique_ptr<LargeEngine>(const std::vector<int>& ordinals, CudaStatus*)>;
+
+// The members of gangs (engine/decisions/0017-a-ring-of-members.md).
+inline constexpr RingMembers kGangMembers = RingMembers::kInProcess;
+inline std::unique_ptr<LargeEngine> open_gang(const std::vector<int>& ordinals, CudaStatus* status) {
+  return open_cuda_ring_engine(ordinals, status, kGangMembers);
+}
 
 // `batch_devices` are those of the server that take batches: each GPU of them takes factors, too, in what memory its
 // lanes leave. threads: of the host's engine; 0: every core. The host is always among them: it takes what nobody else
@@ -32,7 +38,7 @@ using CudaRingFactory = std::function<std::unique_ptr<LargeEngine>(const std::ve
 // neighbours, and no GPU is in two gangs of one size.
 MadeLargeDevices make_large_devices(absl::Span<const DeviceInfo> batch_devices, int threads, LargeGpus gpus,
                                     const CudaLargeFactory& cuda = open_cuda_large_engine,
-                                    const CudaRingFactory& ring = open_cuda_ring_engine);
+                                    const CudaRingFactory& ring = open_gang);
 
 }  // namespace svdserve::server
 #endif  // SVDSERVE_SERVER_DEVICE_LARGE_MAKE_LARGE_DEVICES_H_

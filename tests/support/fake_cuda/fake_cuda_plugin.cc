@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -420,11 +422,18 @@ constexpr SvdserveCudaApi kApi = {
       copy_state(control->states);
     },
     [](const LargePlan*) { return 2 * kLargeDeviceBytes; },
-    [](const int32_t*, int32_t count, const LargePlan*, const LargeOperands*, const SvdserveCudaLargeControl*,
-       SvdserveCudaLargeOutcome* outcome) {
+    [](const int32_t*, int32_t count, int32_t ranks, const LargePlan*, const LargeOperands*,
+       const SvdserveCudaLargeControl*, SvdserveCudaLargeOutcome* outcome) {
       *outcome = {};
       outcome->report.status = LargeStatus::kOk;
       outcome->members = count;
+      std::snprintf(outcome->detail, sizeof(outcome->detail), "%s", ranks != 0 ? "ranks" : "");
+    },
+    [](const int32_t* devices, int32_t) { return devices[0] == 0 ? nullptr : "the fake's ranks begin with GPU 0"; },
+    [](int32_t socket, int32_t device) {
+      const std::string text = "rank of " + std::to_string(device);
+      (void)!write(socket, text.data(), text.size());
+      close(socket);
     },
 };
 

@@ -12,26 +12,16 @@ namespace {
 constexpr int64_t kMembersOfParts = 4;
 constexpr uint64_t kSlackBytes = uint64_t{64} << 20;
 
-// Makes a device current on this thread for the life of an object. The thread is another one from call to call, and the
-// driver's in the end, which goes on with its own device.
-class OnDevice {
- public:
-  explicit OnDevice(int device) {
-    require(cudaGetDevice(&before_), "asking for the device");
-    require(cudaSetDevice(device), "choosing a device");
-  }
-  ~OnDevice() {
-    (void)cudaSetDevice(before_);
-    (void)cudaGetLastError();
-  }
-  OnDevice(const OnDevice&) = delete;
-  OnDevice& operator=(const OnDevice&) = delete;
-
- private:
-  int before_ = 0;
-};
-
 }  // namespace
+
+OnDevice::OnDevice(int device) {
+  require(cudaGetDevice(&before_), "asking for the device");
+  require(cudaSetDevice(device), "choosing a device");
+}
+OnDevice::~OnDevice() {
+  (void)cudaSetDevice(before_);
+  (void)cudaGetLastError();
+}
 
 uint64_t ring_member_bytes(int64_t rows, int64_t v_rows, int64_t n, bool complex) {
   const uint64_t element = complex ? sizeof(Complex) : sizeof(double);
@@ -127,24 +117,34 @@ void CudaMember<E>::await(const CudaMember& member, ring::RingMark mark) {
 }
 
 template <class E>
-void CudaMember<E>::copy_peer(void* to, const CudaMember& member, const void* from, int64_t bytes) {
-  if (bytes == 0) return;
-  require(cudaMemcpyPeerAsync(to, member.device_, from, device_, static_cast<size_t>(bytes), lane_->stream),
-          "sending columns to another GPU");
+auto CudaMember<E>::pieces(const ring::UnionPlace& place) const -> std::array<Piece, 4> {
+  const auto columns = [&](const View& a) -> Piece {
+    if (!a) return {};
+    return {a.columns(place.first, place.count).data, static_cast<size_t>(place.count * a.ld) * sizeof(E)};
+  };
+  std::array<Piece, 4> pieces = {columns(x_), columns(v_)};
+  pieces[2] = {f_ + place.first, static_cast<size_t>(place.count) * sizeof(int32_t)};
+  if (versions_ != nullptr) {
+    pieces[3] = {versions_ + place.first_block, static_cast<size_t>(place.blocks) * sizeof(int)};
+  }
+  return pieces;
 }
 
 template <class E>
 void CudaMember<E>::send(const ring::UnionPlace& place, CudaMember& to, int /*to_slot*/) {
   const OnDevice here(device_);
-  const auto bytes = [&](const View& a) { return place.count * a.ld * static_cast<int64_t>(sizeof(E)); };
-  copy_peer(to.x_.columns(place.first, place.count).data, to, x_.columns(place.first, place.count).data, bytes(x_));
-  if (v_) {
-    copy_peer(to.v_.columns(place.first, place.count).data, to, v_.columns(place.first, place.count).data, bytes(v_));
+  const auto from = pieces(place), onto = to.pieces(place);
+  for (size_t i = 0; i < from.size(); ++i) {
+    if (from[i].bytes == 0) continue;
+    require(cudaMemcpyPeerAsync(onto[i].data, to.device_, from[i].data, device_, from[i].bytes, lane_->stream),
+            "sending columns to another GPU");
   }
-  copy_peer(to.f_ + place.first, to, f_ + place.first, place.count * static_cast<int64_t>(sizeof(int32_t)));
-  if (versions_ == nullptr) return;
-  copy_peer(to.versions_ + place.first_block, to, versions_ + place.first_block,
-            place.blocks * static_cast<int64_t>(sizeof(int)));
+}
+
+template <class E>
+void CudaMember<E>::wait() {
+  const OnDevice here(device_);
+  backend_->sync();
 }
 
 template <class E>

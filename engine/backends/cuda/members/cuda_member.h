@@ -9,7 +9,9 @@
 
 #include <cuda_runtime_api.h>
 
+#include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -21,6 +23,19 @@
 #include "engine/backends/ring/ring_member.h"
 
 namespace svdserve::cuda {
+
+// Makes a device current on this thread for the life of an object. The thread is another one from call to call, and the
+// driver's in the end, which goes on with its own device.
+class OnDevice {
+ public:
+  explicit OnDevice(int device);  // throws large::LargeStop
+  ~OnDevice();
+  OnDevice(const OnDevice&) = delete;
+  OnDevice& operator=(const OnDevice&) = delete;
+
+ private:
+  int before_ = 0;
+};
 
 // Device memory beside a member's matrices, for n columns in pairs of blocks.
 uint64_t ring_member_bytes(int64_t rows, int64_t v_rows, int64_t n, bool complex);
@@ -48,11 +63,22 @@ class CudaMember {
   void tell(std::vector<LargePhaseTime>& phases);
   void stop() { stopped_ = true; }
 
+ protected:
+  // A part of what goes to another member with a union, at its own place here.
+  struct Piece {
+    void* data = nullptr;
+    size_t bytes = 0;  // 0: nothing goes
+  };
+  std::array<Piece, 4> pieces(const ring::UnionPlace& place) const;
+  int device() const { return device_; }
+  cudaStream_t stream() const { return lane_->stream; }
+  // Waits for all that was enqueued.
+  void wait();
+
  private:
   using View = large::LargeView<E>;
 
   void free_all();
-  void copy_peer(void* to, const CudaMember& member, const void* from, int64_t bytes);
   // The same pairs at the same address, by which the back end knows the list that the device has.
   const large::BlockPair* kept(const large::BlockPair* pairs, int count);
 

@@ -4,12 +4,15 @@
 #include <chrono>
 #include <limits>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "engine/algorithms/large/large_driver.h"
 #include "engine/backends/cuda/large/cuda_large_backend.h"
 #include "engine/backends/cuda/large/decompose_large.h"
 #include "engine/backends/cuda/members/cuda_member.h"
+#include "engine/backends/cuda/members/cuda_rank.h"
+#include "engine/backends/ranks/rank_member.h"
 #include "engine/backends/ring/ring_backend.h"
 
 namespace svdserve::cuda {
@@ -31,28 +34,67 @@ void let_reach(const std::vector<int>& devices) {
   }
 }
 
-// The first GPU has the matrices, and is a member. An error kills the contexts of all of this process's GPUs, so that
-// checkpoints after sweeps would save nothing.
-template <class E>
-LargeOutcome decompose(LargeLane& lane, DeviceArena& arena, const std::vector<int>& devices, const LargePlan& plan,
-                       const LargeOperands& operands, const LargeControl& control) {
-  using Ring = ring::RingBackend<CudaLargeBackend<E>, CudaMember<E>>;
-  const LargeWatch watch(control);
-  CudaLargeBackend<E> home(lane, arena, watch);
-  const auto make = [&devices](const std::vector<int>& which) {
-    ring::Members<CudaMember<E>> members;
-    for (const int w : which) members.push_back(std::make_shared<CudaMember<E>>(devices[static_cast<size_t>(w)]));
-    return members;
-  };
-  typename Ring::Settings settings;
-  settings.members = static_cast<int>(devices.size());
+// Every ring is given this.
+struct Ring {
+  const std::vector<int>& devices;
+  LargeLane& lane;
+  DeviceArena& arena;
+  const LargePlan& plan;
+  const LargeOperands& operands;
+  const LargeControl& control;
+};
+
+// home is on the first GPU, which is a member, too.
+template <class Member, class Home, class Make>
+LargeOutcome run(const Ring& ring, Home& home, const Make& make, bool checkpoints, const LargeWatch& watch) {
+  using Backend = ring::RingBackend<Home, Member>;
+  typename Backend::Settings settings;
+  settings.members = static_cast<int>(ring.devices.size());
   settings.deadline = kDeadline;
-  settings.checkpoints = false;
+  settings.checkpoints = checkpoints;
   settings.sweep_speedup = settings.members;
-  Ring backend(home, make, settings, watch);
-  LargeOutcome outcome = large::decompose(backend, plan, operands, control);
+  Backend backend(home, make, settings, watch);
+  LargeOutcome outcome = large::decompose(backend, ring.plan, ring.operands, ring.control);
   backend.tell(outcome);
   return outcome;
+}
+
+std::vector<int> chosen(const std::vector<int>& devices, const std::vector<int>& which) {
+  std::vector<int> result;
+  for (const int w : which) result.push_back(devices[static_cast<size_t>(w)]);
+  return result;
+}
+
+// An error kills the contexts of all of this process's GPUs, so that checkpoints after sweeps would save nothing.
+template <class E>
+LargeOutcome by_members_in_process(const Ring& ring) {
+  const LargeWatch watch(ring.control);
+  CudaLargeBackend<E> home(ring.lane, ring.arena, watch);
+  const auto make = [&ring](const std::vector<int>& which) {
+    ring::Members<CudaMember<E>> members;
+    for (const int device : chosen(ring.devices, which)) members.push_back(std::make_shared<CudaMember<E>>(device));
+    return members;
+  };
+  return run<CudaMember<E>>(ring, home, make, false, watch);
+}
+
+// Never destroyed, as the idle lanes are not.
+ranks::RankPool& rank_pool() {
+  static auto* const pool = new ranks::RankPool(std::vector<std::string>{"cuda"});
+  return *pool;
+}
+
+uint64_t nothing_in_common(const ring::RingShape& /*shape*/, int /*members*/, bool /*complex*/) { return 0; }
+
+template <class E>
+LargeOutcome by_ranks(const Ring& ring) {
+  const LargeWatch watch(ring.control);
+  const auto memories = std::make_shared<ranks::SharedMemories>(share_device_memory);
+  ranks::RankHome<CudaLargeBackend<E>> home(memories, ring.lane, ring.arena, watch);
+  const auto make = [&](const std::vector<int>& which) {
+    return ranks::rank_members<E>(rank_pool(), chosen(ring.devices, which), nothing_in_common, memories);
+  };
+  return run<ranks::RankMember<E>>(ring, home, make, true, watch);
 }
 
 }  // namespace
@@ -67,21 +109,33 @@ uint64_t ring_device_bytes(const LargePlan* plan) {
   return bytes + ring_member_bytes(n, n, n, complex) + 4 * square;
 }
 
-void decompose_ring(const int32_t* devices, int32_t count, const LargePlan* plan, const LargeOperands* operands,
-                    const SvdserveCudaLargeControl* control, SvdserveCudaLargeOutcome* outcome) {
+void decompose_ring(const int32_t* devices, int32_t count, int32_t ranks, const LargePlan* plan,
+                    const LargeOperands* operands, const SvdserveCudaLargeControl* control,
+                    SvdserveCudaLargeOutcome* outcome) {
   const std::vector<int> all(devices, devices + count);
   const OwnControl own(*control);
+  bool lost_ranks = false;
   const auto run = [&](LargeLane& lane, DeviceArena& arena) {
-    let_reach(all);
-    require(cudaSetDevice(all[0]), "choosing a device");
-    return is_complex(plan->problem.dtype) ? decompose<Complex>(lane, arena, all, *plan, *operands, own)
-                                           : decompose<double>(lane, arena, all, *plan, *operands, own);
+    const Ring ring{all, lane, arena, *plan, *operands, own};
+    const bool complex = is_complex(plan->problem.dtype);
+    if (ranks == 0) {
+      let_reach(all);
+      require(cudaSetDevice(all[0]), "choosing a device");
+      return complex ? by_members_in_process<Complex>(ring) : by_members_in_process<double>(ring);
+    }
+    LargeOutcome outcome_of_ranks = complex ? by_ranks<Complex>(ring) : by_ranks<double>(ring);
+    // This process's own context is sound where only ranks were lost.
+    lost_ranks = outcome_of_ranks.device_lost && cudaStreamSynchronize(lane.stream) == cudaSuccess;
+    if (lost_ranks) outcome_of_ranks.device_lost = false;
+    return outcome_of_ranks;
   };
   if (!ring::is_ring_size(count) || plan->options.kind == LargeKind::kGeneral) {
     decompose_large(devices[0], plan, operands, control, outcome);
     return;
   }
-  put_outcome(run_on_lane(all[0], large_device_bytes(plan), run), *outcome);
+  LargeOutcome result = run_on_lane(all[0], large_device_bytes(plan), run);
+  result.device_lost = result.device_lost || lost_ranks;
+  put_outcome(result, *outcome);
 }
 
 }  // namespace svdserve::cuda

@@ -7,8 +7,11 @@
 namespace svdserve::cuda {
 
 uint64_t ring_device_bytes(const LargePlan* plan);
-void decompose_ring(const int32_t* devices, int32_t count, const LargePlan* plan, const LargeOperands* operands,
-                    const SvdserveCudaLargeControl* control, SvdserveCudaLargeOutcome* outcome);
+void decompose_ring(const int32_t* devices, int32_t count, int32_t ranks, const LargePlan* plan,
+                    const LargeOperands* operands, const SvdserveCudaLargeControl* control,
+                    SvdserveCudaLargeOutcome* outcome);
+const char* rank_refusal(const int32_t* devices, int32_t count);
+void serve_rank(int32_t socket, int32_t device);
 
 }  // namespace svdserve::cuda
 #endif  // SVDSERVE_ENGINE_BACKENDS_CUDA_MEMBERS_DECOMPOSE_RING_H_

@@ -12,19 +12,19 @@ constexpr int64_t kTaskColumns = 64;
 
 template <class E>
 void HostMember<E>::reserve(const ring::RingShape& shape) {
-  shape_ = shape;
   const auto columns = static_cast<size_t>(ring::kSlots * shape.slot_columns);
   x_.reserve(columns * static_cast<size_t>(shape.rows));
   f_.reserve(columns);
   if (shape.v_rows > 0) v_.reserve(columns * static_cast<size_t>(shape.v_rows));
+  use(shape, {x_.data(), f_.data(), v_.data(), 0});
   std::call_once(tracking_->once, [&] { tracking_->pairs = PairTracking(shape.blocks()); });
 }
 
 template <class E>
-ring::RingColumns<E> HostMember<E>::in_slot(int slot, int64_t columns) {
+ring::RingColumns<E> HostMember<E>::in_slot(const ring::RingColumns<E>& slots, int slot, int64_t columns) const {
   const int64_t first = slot * shape_.slot_columns;
-  return {x_.data() + first * shape_.rows, f_.data() + first,
-          shape_.v_rows > 0 ? v_.data() + first * shape_.v_rows : nullptr, columns};
+  return {slots.x + first * shape_.rows, slots.f + first, shape_.v_rows > 0 ? slots.v + first * shape_.v_rows : nullptr,
+          columns};
 }
 
 template <class E>
@@ -54,10 +54,10 @@ void HostMember<E>::send(const ring::UnionPlace& place, HostMember& to, int to_s
 
 template <class E>
 void HostMember<E>::p_step(large::PStep<E> step) {
-  step.x.data = x_.data();
+  step.x.data = slots_.x;
   step.x.ld = std::max<int64_t>(shape_.rows, 1);
-  step.f = f_.data();
-  step.v.data = shape_.v_rows > 0 ? v_.data() : nullptr;
+  step.f = slots_.f;
+  step.v.data = shape_.v_rows > 0 ? slots_.v : nullptr;
   step.v.ld = std::max<int64_t>(shape_.v_rows, 1);
   p_steps_.run(step, tracking_->pairs);
 }

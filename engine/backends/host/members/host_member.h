@@ -52,11 +52,18 @@ class HostMember {
   void tell(std::vector<LargePhaseTime>& phases) const { p_steps_.tell(phases); }
   void stop() { stopped_ = true; }
 
- private:
+ protected:
+  // Instead of reserve(): the slots are in this memory, whose owner outlives the member.
+  void use(const ring::RingShape& shape, const ring::RingColumns<E>& slots) {
+    shape_ = shape;
+    slots_ = slots;
+  }
   // The first `columns` columns of a slot.
-  ring::RingColumns<E> in_slot(int slot, int64_t columns);
+  ring::RingColumns<E> in_slot(int slot, int64_t columns) const { return in_slot(slots_, slot, columns); }
+  ring::RingColumns<E> in_slot(const ring::RingColumns<E>& slots, int slot, int64_t columns) const;
   void copy(const ring::RingColumns<E>& from, const ring::RingColumns<E>& to) const;
 
+ private:
   const BlasThreads one_thread_a_call_;
   std::atomic<bool> stopped_{false};
   const LargeControl control_{.progress = {}, .cancel = &stopped_};
@@ -66,6 +73,7 @@ class HostMember {
   HostPSteps<E> p_steps_;
   const std::shared_ptr<SharedTracking> tracking_;
   ring::RingShape shape_;
+  ring::RingColumns<E> slots_;  // one behind the other
   AlignedArray<E> x_, v_;
   AlignedArray<int32_t> f_;
 };

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <complex>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "engine/algorithms/large/large_driver.h"
@@ -10,6 +11,8 @@
 #include "engine/backends/host/dense/blas.h"
 #include "engine/backends/host/large/host_large_backend.h"
 #include "engine/backends/host/members/host_member.h"
+#include "engine/backends/host/members/host_rank.h"
+#include "engine/backends/ranks/rank_member.h"
 #include "engine/backends/ring/ring_backend.h"
 #include "engine/large_engine.h"
 #include "oneapi/tbb/info.h"
@@ -25,10 +28,12 @@ constexpr std::chrono::minutes kDeadline{10};
 
 class HostRingEngine : public LargeEngine {
  public:
-  HostRingEngine(int threads, int members)
-      : threads_(threads > 0 ? threads : oneapi::tbb::info::default_concurrency()),
+  HostRingEngine(int threads, int members, RingMembers kind)
+      : kind_(kind),
+        threads_(threads > 0 ? threads : oneapi::tbb::info::default_concurrency()),
         share_(std::max(1, threads_ / members)),
         arena_(threads_),
+        pool_(std::vector<std::string>{"host", std::to_string(share_)}),
         plain_(make_host_large_engine(threads_)) {
     for (int m = 0; m < members; ++m) arenas_.push_back(std::make_shared<Arena>(share_));
   }
@@ -70,35 +75,58 @@ class HostRingEngine : public LargeEngine {
 
   template <class E>
   LargeOutcome run(const LargePlan& plan, const LargeOperands& operands, const LargeControl& control) const {
-    using Member = host::HostMember<E>;
     const host::BlasThreads one_thread_a_call;
     const large::LargeWatch watch(control);
-    host::HostLargeBackend<E> home(host::LargeThreads(&arena_, threads_, &watch));
-    const auto make = [this](const std::vector<int>& devices) {
-      const auto tracking = std::make_shared<host::SharedTracking>();
-      ring::Members<Member> members;
-      for (const int device : devices) {
-        members.push_back(std::make_shared<Member>(arenas_[static_cast<size_t>(device)], share_, tracking));
-      }
-      return members;
-    };
+    const host::LargeThreads threads(&arena_, threads_, &watch);
+    if (kind_ == RingMembers::kRanks) {
+      const auto memories = std::make_shared<ranks::SharedMemories>(ranks::share_host_memory);
+      ranks::RankHome<host::HostLargeBackend<E>> home(memories, threads);
+      return run_on<ranks::RankMember<E>>(
+          home,
+          [&](const std::vector<int>& devices) {
+            return ranks::rank_members<E>(pool_, devices, host::host_rank_common_bytes, memories);
+          },
+          watch, plan, operands, control);
+    }
+    host::HostLargeBackend<E> home(threads);
+    return run_on<host::HostMember<E>>(
+        home, [&](const std::vector<int>& devices) { return members_in_process<E>(devices); }, watch, plan, operands,
+        control);
+  }
+
+  template <class E>
+  ring::Members<host::HostMember<E>> members_in_process(const std::vector<int>& devices) const {
+    const auto tracking = std::make_shared<host::SharedTracking>();
+    ring::Members<host::HostMember<E>> members;
+    for (const int device : devices) {
+      members.push_back(std::make_shared<host::HostMember<E>>(arenas_[static_cast<size_t>(device)], share_, tracking));
+    }
+    return members;
+  }
+
+  template <class Member, class Home, class Make>
+  LargeOutcome run_on(Home& home, const Make& make, const large::LargeWatch& watch, const LargePlan& plan,
+                      const LargeOperands& operands, const LargeControl& control) const {
     const int count = static_cast<int>(arenas_.size());
-    ring::RingBackend<host::HostLargeBackend<E>, Member> backend(home, make, {count, kDeadline}, watch);
+    ring::RingBackend<Home, Member> backend(home, make, {count, kDeadline}, watch);
     LargeOutcome outcome = large::decompose(backend, plan, operands, control);
     backend.tell(outcome);
     return outcome;
   }
 
+  const RingMembers kind_;
   const int threads_, share_;
   mutable Arena arena_;
   std::vector<std::shared_ptr<Arena>> arenas_;  // of the members
+  mutable ranks::RankPool pool_;
   const std::unique_ptr<LargeEngine> plain_;
 };
 
 }  // namespace
 
-std::unique_ptr<LargeEngine> make_host_ring_engine(int threads, int members) {
-  return ring::is_ring_size(members) ? std::make_unique<HostRingEngine>(threads, members) : nullptr;
+std::unique_ptr<LargeEngine> make_host_ring_engine(int threads, int members, RingMembers kind) {
+  if (!ring::is_ring_size(members) || (kind == RingMembers::kRanks && !ranks::may_start())) return nullptr;
+  return std::make_unique<HostRingEngine>(threads, members, kind);
 }
 
 }  // namespace svdserve

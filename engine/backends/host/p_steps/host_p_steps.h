@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "engine/algorithms/large/large_backend.h"
@@ -19,36 +21,42 @@ namespace svdserve::host {
 class PairTracking {
  public:
   PairTracking() = default;
-  explicit PairTracking(int64_t blocks) : versions_(blocks, 0), clean_(blocks * (blocks - 1) / 2, -1) {}
-  bool is_clean(large::BlockPair pair) const { return clean_[index(pair)] == versions_[pair.p] + versions_[pair.q]; }
+  explicit PairTracking(int64_t blocks) : PairTracking(blocks, std::make_shared<int32_t[]>(count(blocks))) {}
+  // In memory of count(blocks) numbers, which other processes may have, too. Zeros: nothing is known.
+  PairTracking(int64_t blocks, std::shared_ptr<int32_t[]> numbers) : blocks_(blocks), numbers_(std::move(numbers)) {}
+  static size_t count(int64_t blocks) { return static_cast<size_t>(blocks + blocks * (blocks - 1) / 2); }
+
+  bool is_clean(large::BlockPair pair) const { return clean(pair) == of_now(pair); }
   void note(large::BlockPair pair, bool changed) {
     if (changed) {
-      ++versions_[pair.p];
-      ++versions_[pair.q];
+      ++numbers_[pair.p];
+      ++numbers_[pair.q];
     } else {
-      clean_[index(pair)] = versions_[pair.p] + versions_[pair.q];
+      clean(pair) = of_now(pair);
     }
   }
 
   // All that it knows, and the tracking that knows this.
   std::vector<int32_t> numbers() const {
-    std::vector<int32_t> numbers = {static_cast<int32_t>(versions_.size())};
-    numbers.insert(numbers.end(), versions_.begin(), versions_.end());
-    numbers.insert(numbers.end(), clean_.begin(), clean_.end());
-    return numbers;
+    std::vector<int32_t> all = {static_cast<int32_t>(blocks_)};
+    all.insert(all.end(), numbers_.get(), numbers_.get() + count(blocks_));
+    return all;
   }
   static PairTracking of(const std::vector<int32_t>& numbers) {
     PairTracking tracking(numbers.front());
-    std::copy_n(numbers.begin() + 1, tracking.versions_.size(), tracking.versions_.begin());
-    std::copy(numbers.end() - static_cast<ptrdiff_t>(tracking.clean_.size()), numbers.end(), tracking.clean_.begin());
+    std::copy(numbers.begin() + 1, numbers.end(), tracking.numbers_.get());
     return tracking;
   }
 
  private:
-  static int64_t index(large::BlockPair pair) { return int64_t{pair.q} * (pair.q - 1) / 2 + pair.p; }
+  // Pair (p, q), p < q; 0: it was never found orthogonal.
+  int32_t& clean(large::BlockPair pair) const {
+    return numbers_[blocks_ + int64_t{pair.q} * (pair.q - 1) / 2 + pair.p];
+  }
+  int32_t of_now(large::BlockPair pair) const { return numbers_[pair.p] + numbers_[pair.q] + 1; }
 
-  std::vector<int32_t> versions_;
-  std::vector<int32_t> clean_;  // of pair (p, q), p < q; -1: never
+  int64_t blocks_ = 0;
+  std::shared_ptr<int32_t[]> numbers_;  // the blocks' versions, and clean() of the pairs
 };
 
 // E: double or std::complex<double>.

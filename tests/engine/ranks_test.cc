@@ -1,0 +1,524 @@
+// Members of a ring that are processes: the same bits as members in this process, whatever happens to a rank at any time.
+// The ranks are this program.
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <complex>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine/algorithms/large/large_driver.h"
+#include "engine/backends/host/dense/blas.h"
+#include "engine/backends/host/members/host_rank.h"
+#include "engine/backends/ranks/rank_member.h"
+#include "engine/backends/ranks/serve_rank.h"
+#include "engine/backends/ring/ring_backend.h"
+#include "engine/large_engine.h"
+#include "gtest/gtest.h"
+#include "tests/support/numerics/large_run.h"
+#include "tests/support/numerics/matrix_generators.h"
+#include "tests/support/numerics/random.h"
+#include "tests/support/numerics/ring_engine.h"
+
+namespace svdserve::numerics {
+namespace {
+
+// --- ranks that fail ------------------------------------------------------------------------------------------------
+
+// In the environment of ranks: "DEVICE CALL NUMBER ACTION". The rank of the device does it before that call of its kind.
+constexpr char kFault[] = "SVDSERVE_TEST_RANK_FAULT";
+constexpr const char* kCalls[] = {"reserve", "take", "give", "offer", "exchange", "p_step", "reset", "read"};
+
+// The fault that is to happen in this process.
+class Fault {
+ public:
+  static Fault& instance() {
+    static Fault fault;
+    return fault;
+  }
+  int device = -1;
+  void before(const std::string& call) {
+    if (device != device_ || call != call_ || number_-- != 0) return;
+    if (action_ == "kill") raise(SIGKILL);
+    if (action_ == "stop") raise(SIGSTOP);
+    if (action_ == "exit") _exit(7);
+    throw std::runtime_error("this rank is lost");
+  }
+
+ private:
+  Fault() {
+    const char* const text = std::getenv(kFault);
+    std::istringstream(text != nullptr ? text : "") >> device_ >> call_ >> number_ >> action_;
+  }
+  int device_ = -2, number_ = 0;
+  std::string call_, action_;
+};
+
+template <class E>
+class FaultyRank : host::HostRank<E> {
+ public:
+  using Base = host::HostRank<E>;
+
+  explicit FaultyRank(host::HostRankKind& kind) : Base(kind) {}
+  using Base::tell;
+  void reserve(const ring::RingShape& shape, int own, int members, void* common) {
+    Fault::instance().before("reserve");
+    Base::reserve(shape, own, members, common);
+  }
+  void take(const ring::UnionPlace& place, const ring::RingColumns<E>& columns) {
+    Fault::instance().before("take");
+    Base::take(place, columns);
+  }
+  void give(const ring::UnionPlace& place, const ring::RingColumns<E>& columns) {
+    Fault::instance().before("give");
+    Base::give(place, columns);
+  }
+  void offer(const ring::UnionPlace& sent) {
+    Fault::instance().before("offer");
+    Base::offer(sent);
+  }
+  template <class Waits>
+  void exchange(int own, int partner, const ring::UnionPlace& sent, const ring::UnionPlace& got,
+                const std::string& name, const Waits& waits) {
+    waits();
+    Fault::instance().before("exchange");
+    Base::exchange(own, partner, sent, got, name, waits);
+  }
+  void p_step(const large::PStep<E>& step) {
+    Fault::instance().before("p_step");
+    Base::p_step(step);
+  }
+  void reset_counters() {
+    Fault::instance().before("reset");
+    Base::reset_counters();
+  }
+  large::PStepCounters read_counters() {
+    Fault::instance().before("read");
+    return Base::read_counters();
+  }
+};
+
+struct FaultyKind : host::HostRankKind {
+  template <class E>
+  using Member = FaultyRank<E>;
+  using HostRankKind::HostRankKind;
+};
+
+int serve_faulty_rank(int device) {
+  ranks::RankSocket socket(ranks::begin_rank());
+  Fault::instance().device = device;
+  FaultyKind kind(1);
+  ranks::serve_rank<FaultyKind, std::complex<double>>(socket, kind);
+  return EXIT_SUCCESS;
+}
+
+// --- their leader ---------------------------------------------------------------------------------------------------
+
+class RankEngine : public LargeEngine {
+ public:
+  RankEngine(int members, int64_t width, std::chrono::milliseconds deadline = std::chrono::minutes(5))
+      : members_(members), width_(width), deadline_(deadline) {}
+  LargeWorkspace memory(const LargePlan& /*plan*/) const override { return {}; }
+  LargeOutcome decompose(const LargePlan& plan, const LargeOperands& operands,
+                         const LargeControl& control) const override {
+    return is_complex(plan.problem.dtype) ? run<std::complex<double>>(plan, operands, control)
+                                          : run<double>(plan, operands, control);
+  }
+  const ring::RingReport& report() const { return report_; }
+
+ private:
+  template <class E>
+  LargeOutcome run(const LargePlan& plan, const LargeOperands& operands, const LargeControl& control) const {
+    using Home = ranks::RankHome<NarrowHome<E>>;
+    const host::BlasThreads one_thread_a_call;
+    const large::LargeWatch watch(control);
+    const auto memories = std::make_shared<ranks::SharedMemories>(ranks::share_host_memory);
+    Home home(memories, &watch, width_);
+    const auto make = [&](const std::vector<int>& devices) {
+      return ranks::rank_members<E>(pool_, devices, host::host_rank_common_bytes, memories);
+    };
+    ring::RingBackend<Home, ranks::RankMember<E>> backend(home, make, {members_, deadline_}, watch);
+    LargeOutcome outcome = large::decompose(backend, plan, operands, control);
+    report_ = backend.report();
+    backend.tell(outcome);
+    return outcome;
+  }
+
+  const int members_;
+  const int64_t width_;
+  const std::chrono::milliseconds deadline_;
+  mutable ranks::RankPool pool_{{"faulty"}};
+  mutable ring::RingReport report_;
+};
+
+// The state of a process and its parent, or zeros where there is none.
+struct ProcessState {
+  char state = 0;
+  pid_t parent = 0;
+};
+ProcessState state_of(const std::string& process) {
+  std::string text;
+  std::getline(std::ifstream("/proc/" + process + "/stat"), text);
+  ProcessState result;
+  const size_t name_ends = text.rfind(')');
+  if (name_ends != std::string::npos) std::istringstream(text.substr(name_ends + 1)) >> result.state >> result.parent;
+  return result;
+}
+// This process's, those that have ended included.
+std::vector<pid_t> children() {
+  std::vector<pid_t> children;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    if (state_of(name).parent == getpid()) children.push_back(std::stoi(name));
+  }
+  return children;
+}
+size_t descriptors() {
+  const auto all = std::filesystem::directory_iterator("/proc/self/fd");
+  return static_cast<size_t>(std::distance(begin(all), end(all)));
+}
+
+constexpr int64_t kWidth = 2;
+
+LargePlan plan_for(const Matrix& a, LargeOptions options = {}) {
+  options.method = Method::kJacobi;
+  return large_plan_of({a.rows, a.cols, a.dtype, Order::kRowMajor}, options);
+}
+
+void expect_same_bits(const LargeResult& a, const LargeResult& b) {
+  ASSERT_EQ(a.outcome.status, LargeStatus::kOk) << a.outcome.detail;
+  ASSERT_EQ(b.outcome.status, LargeStatus::kOk) << b.outcome.detail;
+  EXPECT_EQ(a.outcome.sweeps, b.outcome.sweeps);
+  EXPECT_EQ(a.outcome.rotations, b.outcome.rotations);
+  EXPECT_TRUE(a.values_bytes == b.values_bytes) << "S";
+  EXPECT_TRUE(a.left_bytes == b.left_bytes) << "U";
+  EXPECT_TRUE(a.right_bytes == b.right_bytes) << "V";
+}
+
+// No test leaves a process or a descriptor behind.
+class RanksTest : public ::testing::Test {
+ protected:
+  RanksTest() { unsetenv(kFault); }
+  ~RanksTest() override {
+    unsetenv(kFault);
+    // A thread that waited for a late rank may take a moment to see that this one is gone.
+    for (int looks = 0; looks < 10'000 && descriptors() != descriptors_; ++looks) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    EXPECT_EQ(descriptors(), descriptors_);
+    EXPECT_EQ(children(), std::vector<pid_t>());
+  }
+
+ private:
+  const size_t descriptors_ = descriptors();
+};
+
+TEST_F(RanksTest, SameBitsAsMembersInThisProcess) {
+  for (const int members : {1, 2, 4}) {
+    SCOPED_TRACE(testing::Message() << members << " ranks");
+    const RankEngine ranks(members, kWidth);  // its ranks serve one matrix after the other
+    for (const DType dtype : {DType::kF32, DType::kF64, DType::kC64, DType::kC128}) {
+      for (const int64_t n : {1, 5, 33, 50}) {
+        SCOPED_TRACE(testing::Message() << name(dtype) << ", n = " << n);
+        const Matrix a = generate(Kind::kNormal, dtype, n + 2, n, 3);
+        for (const Vectors vectors : {Vectors::kNone, Vectors::kThin}) {
+          LargeOptions options;
+          options.vectors = vectors;
+          const LargeResult result = run_large(ranks, plan_for(a, options), a);
+          expect_same_bits(run_large(RingTestEngine(1, kWidth), plan_for(a, options), a), result);
+          EXPECT_EQ(result.outcome.members, n > kWidth ? members : 1);
+          EXPECT_EQ(ranks.report().lost, 0);
+        }
+      }
+    }
+    EXPECT_EQ(children().size(), static_cast<size_t>(members));
+  }
+}
+
+TEST_F(RanksTest, TheNextMatrixHasTheSameProcesses) {
+  const RankEngine engine(2, kWidth);
+  std::vector<pid_t> first;
+  for (const DType dtype : {DType::kF64, DType::kC128, DType::kF32}) {
+    const Matrix a = generate(Kind::kNormal, dtype, 20, 20, 3);
+    EXPECT_EQ(run_large(engine, plan_for(a), a).outcome.status, LargeStatus::kOk);
+    if (first.empty()) first = children();
+    EXPECT_EQ(children(), first);
+  }
+  EXPECT_EQ(first.size(), 2u);
+}
+
+TEST_F(RanksTest, EachRingHasRanksOfItsOwn) {
+  ranks::RankPool pool({"faulty"});
+  const auto use = [&](const std::vector<std::vector<int>>& rings) {
+    for (const std::vector<int>& devices : rings)
+      EXPECT_EQ(pool.take(devices)->members(), static_cast<int>(devices.size()));
+    return children();
+  };
+  const std::vector<pid_t> first = use({{0}, {0, 1}, {1, 0}});
+  EXPECT_EQ(first.size(), 5u);
+  EXPECT_EQ(use({{0, 1}, {0}, {1, 0}, {0, 1}}), first);
+  {
+    const auto one = pool.take({0}), other = pool.take({0});
+    EXPECT_EQ(children().size(), 6u);
+  }
+  for (int device = 10; device < 30; ++device) use({{device}});
+  EXPECT_EQ(children().size(), ranks::RankPool::kMostIdle);
+}
+
+TEST_F(RanksTest, SameBitsOfHyperbolicFactors) {
+  LargeOptions options;
+  options.kind = LargeKind::kHyperbolicSvd;
+  const Matrix a = generate(Kind::kNormal, DType::kF64, 45, 40, 3);
+  std::vector<int8_t> signature(40, 1);
+  for (size_t j = 0; j < signature.size(); j += 3) signature[j] = -1;
+  const LargePlan plan = large_plan_of({a.rows, a.cols, a.dtype, Order::kRowMajor}, options);
+  expect_same_bits(run_large(RingTestEngine(1, kWidth), plan, a, signature),
+                   run_large(RankEngine(4, kWidth), plan, a, signature));
+}
+
+TEST_F(RanksTest, OfTheFacade) {
+  const Matrix a = generate(Kind::kNormal, DType::kC64, 300, 260, 4);
+  const LargePlan plan = plan_for(a);
+  const LargeResult first = run_large(*make_host_ring_engine(2, 1), plan, a);
+  for (const int members : {1, 2, 4}) {
+    const auto engine = make_host_ring_engine(2, members, RingMembers::kRanks);
+    ASSERT_NE(engine, nullptr);
+    for (int turn = 0; turn < 2; ++turn) expect_same_bits(first, run_large(*engine, plan, a));
+  }
+  ranks::may_start() = false;
+  EXPECT_EQ(make_host_ring_engine(2, 2, RingMembers::kRanks), nullptr);
+  ranks::may_start() = true;
+  EXPECT_EQ(make_host_ring_engine(2, 3, RingMembers::kRanks), nullptr);
+}
+
+// --- losses ---------------------------------------------------------------------------------------------------------
+
+class RankFaultsTest : public RanksTest {
+ protected:
+  // With a fault of the rank of a device, before one of its calls. Returns whether the rank was lost.
+  bool expect_same(int members, int device, const std::string& call, int number, const std::string& action,
+                   std::chrono::milliseconds deadline = std::chrono::minutes(5)) {
+    std::ostringstream fault;
+    fault << device << ' ' << call << ' ' << number << ' ' << action;
+    SCOPED_TRACE(fault.str() + " of " + std::to_string(members));
+    setenv(kFault, fault.str().c_str(), 1);
+    const RankEngine engine(members, kWidth, deadline);
+    const LargeResult result = run_large(engine, plan_for(a_), a_);
+    unsetenv(kFault);
+    expect_same_bits(undisturbed_, result);
+    const ring::RingReport& report = engine.report();
+    EXPECT_LE(report.lost, 1);
+    EXPECT_EQ(result.outcome.device_lost, report.lost > 0);
+    EXPECT_EQ(report.members, report.lost == 0 ? members : members / 2);
+    if (report.lost > 0) {
+      EXPECT_EQ(result.outcome.detail, action == "throw"  ? "this rank is lost"
+                                       : action == "stop" ? "did not respond in time"
+                                                          : "the process of a rank has ended");
+    }
+    return report.lost > 0;
+  }
+
+  const Matrix a_ = generate(Kind::kNormal, DType::kC128, 37, 37, 5);
+  const LargeResult undisturbed_ = run_large(RingTestEngine(4, kWidth), plan_for(a_), a_);
+};
+
+TEST_F(RankFaultsTest, ARankIsKilledInEveryKindOfCall) {
+  for (const int members : {2, 4}) {
+    for (const char* const call : kCalls) EXPECT_TRUE(expect_same(members, members - 1, call, 0, "kill"));
+  }
+  for (const char* const call : kCalls) EXPECT_TRUE(expect_same(2, 0, call, 0, "kill"));
+}
+
+TEST_F(RankFaultsTest, ARankFailsInEveryKindOfCall) {
+  for (const char* const call : kCalls) {
+    EXPECT_TRUE(expect_same(2, 1, call, 0, "throw"));
+    EXPECT_TRUE(expect_same(4, 2, call, 0, "exit"));
+  }
+}
+
+TEST_F(RankFaultsTest, AtRandomCalls) {
+  Random random(7);
+  int lost = 0;
+  for (int i = 0; i < 20; ++i) {
+    const int members = random.integer(0, 1) == 0 ? 2 : 4;
+    const char* const call = kCalls[random.integer(3, 5)];  // those of which there are many
+    lost += expect_same(members, static_cast<int>(random.integer(0, members - 1)), call,
+                        static_cast<int>(random.integer(0, 30)), "kill");
+  }
+  EXPECT_GE(lost, 15);
+}
+
+// Whenever it is, the results are the same. In some runs it comes before the start, and in some after the end.
+TEST_F(RankFaultsTest, AtRandomTimes) {
+  Random random(8);
+  for (int i = 0; i < 15; ++i) {
+    const RankEngine engine(4, kWidth);
+    std::thread killer([&, microseconds = random.integer(0, 150'000), which = random.integer(0, 3)] {
+      std::this_thread::sleep_for(std::chrono::microseconds(microseconds));
+      const std::vector<pid_t> ranks = children();
+      if (!ranks.empty()) kill(ranks[static_cast<size_t>(which) % ranks.size()], SIGKILL);
+    });
+    const LargeResult result = run_large(engine, plan_for(a_), a_);
+    killer.join();
+    expect_same_bits(undisturbed_, result);
+  }
+}
+
+// The deadline is long, for a rank that nothing is wrong with must not be late on a busy machine.
+TEST_F(RankFaultsTest, ARankThatStandsStillIsKilled) {
+  constexpr std::chrono::seconds kDeadline(8);
+  EXPECT_TRUE(expect_same(2, 1, "p_step", 40, "stop", kDeadline));
+  EXPECT_TRUE(expect_same(2, 0, "offer", 3, "stop", kDeadline));
+}
+
+TEST_F(RankFaultsTest, OneRankAfterTheOther) {
+  const RankEngine engine(4, kWidth);
+  std::atomic<bool> done{false};
+  std::thread killer([&] {
+    while (!done) {
+      const std::vector<pid_t> ranks = children();
+      if (!ranks.empty()) kill(ranks.back(), SIGKILL);
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+  });
+  const LargeResult result = run_large(engine, plan_for(a_), a_);
+  done = true;
+  killer.join();
+  if (result.outcome.status == LargeStatus::kOk) {
+    expect_same_bits(undisturbed_, result);
+    return;
+  }
+  EXPECT_EQ(result.outcome.status, LargeStatus::kFault);
+  EXPECT_TRUE(result.outcome.device_lost);
+  EXPECT_EQ(result.outcome.detail, "no member is left: the process of a rank has ended");
+}
+
+TEST_F(RankFaultsTest, ARankThatEndsWhileIdleIsNoLoss) {
+  const RankEngine engine(2, kWidth);
+  expect_same_bits(undisturbed_, run_large(engine, plan_for(a_), a_));
+  const std::vector<pid_t> before = children();
+  ASSERT_EQ(before.size(), 2u);
+  kill(before[1], SIGKILL);
+  siginfo_t ended;
+  ASSERT_EQ(waitid(P_PID, static_cast<id_t>(before[1]), &ended, WEXITED | WNOWAIT), 0);
+  expect_same_bits(undisturbed_, run_large(engine, plan_for(a_), a_));
+  EXPECT_EQ(engine.report().lost, 0);
+  const std::vector<pid_t> after = children();
+  EXPECT_EQ(after.size(), 2u);
+  EXPECT_TRUE(std::none_of(after.begin(), after.end(), [&](pid_t rank) { return rank == before[1]; }));
+}
+
+// A cancel ends the ranks in the middle of their work, even where one does nothing.
+TEST_F(RankFaultsTest, ACancelIsObeyed) {
+  for (const char* const fault : {"", "1 p_step 60 stop"}) {
+    setenv(kFault, fault, 1);
+    std::atomic<bool> cancel{false};
+    LargeControl control;
+    control.cancel = &cancel;
+    control.progress = [&](const LargeProgress& progress) {
+      if (*fault == '\0' && progress.sweep >= 2) cancel = true;
+    };
+    const RankEngine engine(2, kWidth);
+    std::thread canceller;
+    if (*fault != '\0') {
+      canceller = std::thread([&] {
+        const auto stands = [] {
+          for (const pid_t rank : children()) {
+            if (state_of(std::to_string(rank)).state == 'T') return true;
+          }
+          return false;
+        };
+        while (!stands() && !cancel) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        cancel = true;
+      });
+    }
+    const LargeResult result = run_large(engine, plan_for(a_), a_, {}, control);
+    if (canceller.joinable()) canceller.join();
+    EXPECT_EQ(result.outcome.status, LargeStatus::kCancelled);
+  }
+}
+
+// --- processes ------------------------------------------------------------------------------------------------------
+
+// In a process of its own: two ranks after a matrix, by their numbers on standard output, until it is killed.
+int lead() {
+  const Matrix a = generate(Kind::kNormal, DType::kF64, 20, 20, 5);
+  const RankEngine engine(2, kWidth);
+  if (run_large(engine, plan_for(a), a).outcome.status != LargeStatus::kOk) return 1;
+  for (const pid_t rank : children()) std::printf("%d\n", rank);
+  std::fflush(stdout);
+  for (;;) pause();
+}
+
+TEST_F(RanksTest, TheyEndWithTheirLeaderAndByNoSignalForAGroup) {
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+  char name[] = "leader", mode[] = "--lead";
+  char* const arguments[] = {name, mode, nullptr};
+  pid_t leader = 0;
+  ASSERT_EQ(posix_spawn(&leader, "/proc/self/exe", &actions, nullptr, arguments, environ), 0);
+  posix_spawn_file_actions_destroy(&actions);
+  close(ends[1]);
+  std::FILE* const told = fdopen(ends[0], "r");
+  int ranks[2] = {};
+  ASSERT_EQ(std::fscanf(told, "%d %d", &ranks[0], &ranks[1]), 2);
+  for (const int rank : ranks) {
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) EXPECT_EQ(kill(rank, signal), 0);
+    EXPECT_EQ(state_of(std::to_string(rank)).parent, leader);
+    EXPECT_NE(getpgid(rank), getpgid(leader));
+  }
+  kill(leader, SIGKILL);
+  waitpid(leader, nullptr, 0);
+  for (const int rank : ranks) {
+    const auto is_there = [&] {
+      const char state = state_of(std::to_string(rank)).state;
+      return state != 0 && state != 'Z';
+    };
+    while (is_there()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  std::fclose(told);
+}
+
+TEST_F(RanksTest, NobodyIsARankByHand) {
+  char name[] = "program", argument[] = "--svdserve-rank";
+  char* arguments[] = {name, argument, nullptr};
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(run_as_rank(2, arguments), 2);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "program: --svdserve-rank is for the program's own use: it starts a rank with it\n");
+  EXPECT_EQ(run_as_rank(1, arguments), std::nullopt);
+}
+
+}  // namespace
+}  // namespace svdserve::numerics
+
+int main(int argc, char** argv) {
+  const auto is = [&](int i, const char* text) { return argc > i && std::string(argv[i]) == text; };
+  if (is(1, "--lead")) return svdserve::numerics::lead();
+  if (is(1, svdserve::ranks::kRankArgument) && is(2, "faulty")) {
+    return svdserve::numerics::serve_faulty_rank(std::atoi(argv[3]));
+  }
+  if (const auto status = svdserve::run_as_rank(argc, argv)) return *status;
+  testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}
