@@ -1,10 +1,10 @@
-"""What limits each kernel that a program launches, by Nsight Compute: the first launch of each, one line a kernel.
+"""The limit of each kernel that a program launches, by Nsight Compute: the first launch of each, one line a kernel.
 
 limits.py KERNELS PROGRAM [ARGUMENT ...]      KERNELS: a regular expression of their names
 
-Shares are of what the GPU can do: slots in which an instruction is issued, the units of double and single precision, those
-of approximate reciprocals and roots, shared memory, and the device's memory. The limit is the largest share of at least
-`BOUND` per cent. Where none is that large, warps wait for each other's or their own results: "latency".
+Shares are of what the GPU can do. They are of issue slots, of the units of double and single precision, and of those of
+approximate reciprocals and roots. Then come shared memory and the device's memory. The limit is the largest share of at
+least `BOUND` per cent. Where none is that large, warps wait for each other's or their own results: "latency".
 """
 import csv
 import subprocess
@@ -34,7 +34,7 @@ def profile(kernels, program):
 
 
 def number(text):
-    """Of ncu, which separates thousands."""
+    """A number of ncu, which separates thousands."""
     return float(text.replace(",", ""))
 
 

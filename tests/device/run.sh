@@ -16,7 +16,7 @@
 #   sanitize                    compute-sanitizer over a reduced list
 #   soak                        two minutes of mixed load
 #   resources
-#   limits                      what limits the kernels of singular values alone, by Nsight Compute
+#   limits                      the limits of the kernels of singular values alone, by Nsight Compute
 #   factor-profile              Nsight Compute on one launch of each kernel of a p-step
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

@@ -22,7 +22,7 @@ DTYPES = {"f32": np.float32, "f64": np.float64, "c64": np.complex64, "c128": np.
 
 
 def processor_seconds(pid: int) -> float:
-    """Of a process of Linux, all of its threads."""
+    """All threads of a process of Linux."""
     with open(f"/proc/{pid}/stat", encoding="ascii") as stat:
         fields = stat.read().rsplit(") ", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

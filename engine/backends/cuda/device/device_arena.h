@@ -1,5 +1,5 @@
-// The device memory of one job: one allocation, cut into pieces, best fit. So small pieces leave the room of a matrix
-// that was given back to the next matrix, and a job needs little more than its matrices take at once. A piece that is
+// The device memory of one job: one allocation, cut into pieces, best fit. So a matrix finds the room of one that was
+// given back, and no small piece lies there. A job needs little more than its matrices take at once. A piece that is
 // given back may be cut again at once, because all work of the job is in one stream.
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_DEVICE_DEVICE_ARENA_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_DEVICE_DEVICE_ARENA_H_
