@@ -501,7 +501,7 @@ void CudaLargeBackend<E>::solve_lower(View lower, View b) {
 }
 
 template <class E>
-bool CudaLargeBackend<E>::eigenbasis(View g, View v, const large::PartDone& done) {
+bool CudaLargeBackend<E>::eigenbasis(View g, View v, large::Precision /*precision*/, const large::PartDone& done) {
   if (g.cols == 0) return true;
   watch_.check();
   const bool converged = takes_eigenbasis<E>(g.cols, lane_) ? hermitian_eigenbasis(lane_, arena_, watch_, g, v, done)

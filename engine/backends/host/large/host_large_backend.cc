@@ -407,9 +407,10 @@ void HostLargeBackend<E>::scale_solution(const int32_t* f, const int32_t* g, Vie
 }
 
 template <class E>
-bool HostLargeBackend<E>::eigenbasis(View g, View v, const large::PartDone& done) {
+bool HostLargeBackend<E>::eigenbasis(View g, View v, large::Precision precision, const large::PartDone& done) {
   const double n = double(g.rows);
   count_flops((4.0 / 3 + 4.0 / 3 + 2) * n * n * n);  // reduction, divide and conquer, back-transformation
+  if (precision == large::Precision::kSingle) return hermitian_eigenbasis_in_single(threads_, g, v, done);
   return hermitian_eigenbasis(threads_, g, v, done);
 }
 
