@@ -8,7 +8,7 @@
 //   build/release/bin/large_bench members 1024           a ring of 1, 2, 4 and 8 members beside the whole host, in turns
 //   build/release/bin/large_bench leading 2000           top_k = 10 of ten times as many rows, and all triplets
 //   OPENBLAS_NUM_THREADS=1 build/release/bin/large_bench hermitian 512     TRIDIAGONAL in both precisions, one thread
-//   OPENBLAS_NUM_THREADS=1 build/release/bin/large_bench single 1024       what f32 would gain in AUTO, one thread
+//   OPENBLAS_NUM_THREADS=1 build/release/bin/large_bench single 1024       a start of AUTO in single precision, one thread
 // CSV, with the machine in comments. Times are the best of three, of both sides; LAPACK has as many threads as we.
 #include <lapacke.h>
 
@@ -34,8 +34,8 @@ extern "C" {
 void dgemm_(const char* op_a, const char* op_b, const int* m, const int* n, const int* k, const double* alpha,
             const double* a, const int* lda, const double* b, const int* ldb, const double* beta, double* c,
             const int* ldc, size_t, size_t);
-void dlatrd_(const char* uplo, const int* n, const int* nb, double* a, const int* lda, double* e, double* tau, double* w,
-             const int* ldw, size_t);
+void dlatrd_(const char* uplo, const int* n, const int* nb, double* a, const int* lda, double* e, double* tau,
+             double* w, const int* ldw, size_t);
 }
 
 namespace svdserve {
@@ -403,8 +403,8 @@ std::vector<double> product(bool transpose, const std::vector<double>& a, const 
 
 double to_single(double x) { return static_cast<double>(static_cast<float>(x)); }
 
-// Eigenvectors of g whose reduction to tridiagonal form keeps the matrix and its reflectors in single precision, and
-// computes in double precision: a kernel that reads half of the bytes.
+// Eigenvectors of g as if its reduction to tridiagonal form kept matrix and reflectors in single precision. All is
+// computed in double precision. So would be a kernel that reads half of the bytes.
 std::vector<double> basis_of_stored_singles(std::vector<double> g, int64_t n) {
   constexpr int kPanel = 64;
   const auto order = static_cast<lapack_int>(n);
@@ -465,17 +465,22 @@ double active_part(const std::vector<double>& a, std::vector<double> v, int64_t 
   return static_cast<double>(std::count(active.begin(), active.end(), 1)) / (kBlocks * (kBlocks + 1) / 2.0);
 }
 
-// Seconds of a sweep of JACOBI of f32.
+// Processor seconds of a sweep of JACOBI of f32: their part of the whole by the clock.
 double sweep_seconds(const LargeEngine& engine, const std::vector<double>& a, int64_t n) {
-  const LargeOutcome outcome = Decomposition<float>(DType::kF32, a, n, {.method = Method::kJacobi}).run(engine);
-  double seconds = 0;
+  Decomposition<float> jacobi(DType::kF32, a, n, {.method = Method::kJacobi});
+  const std::clock_t begin = std::clock();
+  const LargeOutcome outcome = jacobi.run(engine);
+  const double seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+  double all = 0, sweeps = 0;
   for (const LargePhaseTime& phase : outcome.phases) {
-    if (phase.name == "gram" || phase.name == "inner" || phase.name == "postmultiply") seconds += phase.seconds;
+    const bool is_of_sweeps = phase.name == "gram" || phase.name == "inner" || phase.name == "postmultiply";
+    all += phase.seconds;
+    sweeps += is_of_sweeps ? phase.seconds : 0;
   }
-  return seconds / outcome.sweeps;
+  return seconds * sweeps / all / outcome.sweeps;
 }
 
-// What AUTO of f32 would gain by eigenvectors of A^T A in single precision, and how many pairs they would leave to sweep.
+// AUTO of f32, its eigenvectors of A^T A in both precisions, and the pairs that they leave to a sweep.
 void print_single(const LargeEngine& engine, const std::vector<int64_t>& orders) {
   std::printf("n,spectrum,auto,jacobi_sweep,sgesdd,dsyevd,ssyevd,active_double,active_stored,active_single\n");
   for (const int64_t n : orders) {

@@ -324,7 +324,8 @@ class BlockJacobi {
     backend_.herk(a_, square);
     without_qr_ = is_well_conditioned(square, w_);
     if (without_qr_) progress_.begin(parts(), kSvdStart);
-    without_qr_ = without_qr_ && backend_.eigenbasis(square, w_, Precision::kDouble, progress_.between(0, kEigenbasisDone));
+    without_qr_ =
+        without_qr_ && backend_.eigenbasis(square, w_, Precision::kDouble, progress_.between(0, kEigenbasisDone));
     backend_.release(square);
     if (!without_qr_) {
       backend_.normalize_columns(a_, e_, true);

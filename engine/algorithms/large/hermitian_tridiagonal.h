@@ -4,9 +4,9 @@
 //   M = U L U^H, n x n Hermitian, by one of its triangles; U unitary, L ascending
 // Method:
 //   1. M is completed from its triangle and scaled by a power of two.
-//   2. M = V D V^H by the back end's eigenbasis(): reflectors to tridiagonal form, divide and conquer, and back. Those
-//      of f32 and c64 need no more than single precision (decisions/0020). Where
-//      that does not converge, M with its rows and columns in reverse is tried, which other reflectors reduce.
+//   2. M = V D V^H by the back end's eigenbasis(): reflectors to tridiagonal form, divide and conquer, and back. f32 and
+//      c64 need single precision alone (decisions/0020-single-precision-where-it-is-enough.md). Where that does not
+//      converge, M with its rows and columns in reverse is tried, which other reflectors reduce.
 //   3. lambda_j = v_j^H M v_j / v_j^H v_j: a Rayleigh quotient's error is the square of its vector's, beside rounding.
 // Eigenvalues alone cost as much: their vectors are made and thrown away.
 // Accuracy: |lambda - exact| <= 10 n u |M|_2, |M U - U L|_F <= 10 n u |M|_F, |I - U^H U|_F <= 10 n u. That is absolute:

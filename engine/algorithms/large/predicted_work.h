@@ -19,7 +19,7 @@ namespace svdserve::large {
 
 // In which an operation is computed, at the least.
 enum class Precision : uint8_t { kSingle, kDouble };
-// Of an operation whose errors are those of the results.
+// The precision of an operation whose errors are those of the results.
 inline Precision precision_of_results(DType dtype) {
   return value_bytes(dtype) == 4 ? Precision::kSingle : Precision::kDouble;
 }
@@ -35,10 +35,10 @@ struct WorkSpeeds {
   WorkSpeed qr;
   WorkSpeed eigenbasis;  // of a Hermitian matrix
   WorkSpeed indefinite_factor;
-  WorkSpeed sweeps;            // p-steps; columns of a whole sweep
-  WorkSpeed general_qr;        // all eigenvalues and vectors of a general matrix
-  double bytes = 1;            // of a matrix in the back end's memory that is loaded or stored, a second
-  bool reads_in_place = true;  // tall operands are read where they lie
+  WorkSpeed sweeps;              // p-steps; columns of a whole sweep
+  WorkSpeed general_qr;          // all eigenvalues and vectors of a general matrix
+  double bytes = 1;              // of a matrix in the back end's memory that is loaded or stored, a second
+  bool reads_in_place = true;    // tall operands are read where they lie
   double single_eigenbasis = 1;  // an eigenbasis in single precision takes this part of the time
 };
 
@@ -143,7 +143,8 @@ inline WorkParts svd_parts(const LargePlan& plan, SvdStart start, const WorkSpee
   } else {
     parts[kSvdQr] = {LargeStage::kPrecondition, work.qr(m, n)};
     parts[kSvdStart] = {LargeStage::kPrecondition, two ? work.qr(n, n) : 0};
-    if (warm) parts[kSvdStart] = {LargeStage::kWarmStart, work.eigenbasis(n, Precision::kDouble) + work.product(3 * cube)};
+    if (warm)
+      parts[kSvdStart] = {LargeStage::kWarmStart, work.eigenbasis(n, Precision::kDouble) + work.product(3 * cube)};
   }
   parts[kSvdSweeps] = {LargeStage::kSweep, expected_work(plan, start, with_v) * work.sweep(n, with_v)};
   if (vectors) {

@@ -19,8 +19,8 @@ void subtract_products(LargeLane& lane, LargeView<Stored> v, LargeView<Stored> w
   const typename Blas<Stored>::Real one = 1;
   const auto narrow = [](int64_t n) { return static_cast<int>(n); };  // at most kMaxLargeDimension
   require((libraries().*Blas<Stored>::her2k)(lane.cublas, CUBLAS_FILL_MODE_LOWER, CUBLAS_OP_N, narrow(a.cols),
-                                        narrow(v.cols), native(&minus), native(v.data), narrow(v.ld), native(w.data),
-                                        narrow(w.ld), &one, native(a.data), narrow(a.ld)),
+                                             narrow(v.cols), native(&minus), native(v.data), narrow(v.ld),
+                                             native(w.data), narrow(w.ld), &one, native(a.data), narrow(a.ld)),
           "reducing a matrix to tridiagonal form");
 }
 
@@ -85,8 +85,8 @@ void enqueue_panel(LargeLane& lane, int32_t columns, ReductionCall<Stored>& call
     require(cudaMemsetAsync(call.arrived, 0, sizeof(unsigned), lane.stream), "clearing memory");
     void* arguments[] = {&call};
     const auto blocks = static_cast<unsigned>(lane.limits.multiprocessors);
-    require(cudaLaunchCooperativeKernel(reduce_panel_kernel<Stored>, dim3(blocks), dim3(kReductionThreads), arguments, 0,
-                                        lane.stream),
+    require(cudaLaunchCooperativeKernel(reduce_panel_kernel<Stored>, dim3(blocks), dim3(kReductionThreads), arguments,
+                                        0, lane.stream),
             "launching a kernel");
   } while (call.end < call.count);
 }

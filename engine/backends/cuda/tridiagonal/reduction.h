@@ -54,8 +54,8 @@ bool can_reduce(int64_t n, const LargeLane& lane);
 
 // Enqueues; waits now and then where it takes long, for the watch and the progress. Only the lower triangle of a counts.
 // The reflectors take its place below the diagonal, with their ones. All of ld x n elements are read, in pieces of 16
-// bytes: a is a whole matrix, ld a multiple of four. Of floats, tau fits the reflectors before they were rounded. Stored as
-// above. Throws large::LargeStop.
+// bytes: a is a whole matrix, ld a multiple of four. Reflectors that are stored as floats are rounded, and tau fits them as
+// they were before. Stored as above. Throws large::LargeStop.
 template <class Stored>
 void reduce_to_tridiagonal(LargeLane& lane, DeviceArena& arena, const large::LargeWatch& watch,
                            large::LargeView<Stored> a, const TridiagonalForm<ArithmeticOf<Stored>>& form,

@@ -541,12 +541,25 @@ class PanelReduction {
   }
   // Past the first cache: a tile comes before the barrier, and columns of V in it are written by other blocks just then.
   __device__ __forceinline__ static void take_piece(Stored* to, const Stored* from) {
-    union {
-      int4 all;
-      Stored elements[kPiece];
-    } piece{__ldcg(reinterpret_cast<const int4*>(from))};
-#pragma unroll
-    for (int v = 0; v < kPiece; ++v) to[v] = piece.elements[v];
+    if constexpr (sizeof(Stored) == sizeof(double2)) {
+      const double2 piece = __ldcg(reinterpret_cast<const double2*>(from));
+      to[0] = {piece.x, piece.y};
+    } else if constexpr (std::is_same_v<Stored, double>) {
+      const double2 piece = __ldcg(reinterpret_cast<const double2*>(from));
+      to[0] = piece.x;
+      to[1] = piece.y;
+    } else {
+      const float4 piece = __ldcg(reinterpret_cast<const float4*>(from));
+      if constexpr (std::is_same_v<Stored, float>) {
+        to[0] = piece.x;
+        to[1] = piece.y;
+        to[2] = piece.z;
+        to[3] = piece.w;
+      } else {
+        to[0] = {piece.x, piece.y};
+        to[1] = {piece.z, piece.w};
+      }
+    }
   }
 
   // On the diagonal or the matrix's edge: zeros above it and beyond. Half of a diagonal entry counts among the rows'
@@ -601,7 +614,7 @@ class PanelReduction {
   ReductionShared<Stored>& s_;
   const int n_;
   Stored entries_[kTileColumns][kVector];  // the warp's tile
-  int loaded_ = -1;                   // its number
+  int loaded_ = -1;                        // its number
 };
 
 template <class Stored>

@@ -73,8 +73,7 @@ class Join {
     std::atomic<bool> failed{false};
     threads_.for_ranges(k_, kRootsOfTask, [&](int64_t first, int64_t last) {
       for (int64_t j = first; j < last; ++j) {
-        const BlasInt info =
-            blas::laed4(k_, BlasInt(j + 1), poles_.data(), weights_.data(), &q(0, j), rho_, &d_[j]);
+        const BlasInt info = blas::laed4(k_, BlasInt(j + 1), poles_.data(), weights_.data(), &q(0, j), rho_, &d_[j]);
         if (info != 0) failed.store(true, std::memory_order_relaxed);
       }
     });
@@ -187,8 +186,8 @@ bool tridiagonal_eigen(const LargeThreads& threads, std::vector<T>& d, std::vect
   threads.for_each(static_cast<int64_t>(starts.size()) - 1, [&](int64_t b) {
     const int64_t first = starts[b], size = starts[b + 1] - first;
     T work[2 * kLeaf];
-    const BlasInt info = blas::steqr(BlasInt(size), d.data() + first, e.data() + first,
-                                     q.data + first + first * q.ld, BlasInt(q.ld), work);
+    const BlasInt info = blas::steqr(BlasInt(size), d.data() + first, e.data() + first, q.data + first + first * q.ld,
+                                     BlasInt(q.ld), work);
     if (info != 0) failed.store(true, std::memory_order_relaxed);
     for (int64_t i = 0; i < size; ++i) indices[first + i] = BlasInt(i + 1);
   });
