@@ -1,5 +1,6 @@
 // Hermitian matrices to tridiagonal form (engine/backends/cuda/tridiagonal/reduction.h), and their eigenvectors
-// (eigenbasis.h): are they right, and how long does it take beside cuSOLVER's sytrd and syevd.
+// (eigenbasis.h): are they right, and how long does it take beside cuSOLVER's sytrd and syevd. Eigenvectors also to single
+// precision, whose residuals are in units of n u of floats.
 //   device_tridiagonal_form [checks] [times]      both where nothing is named
 // Checks: of A Q - Q T and A V - V diag(lambda) the norms beside A's, of Q^H Q - I and V^H V - I the norms, each in n u;
 // and the same bits twice. For large orders the first of them with a few random vectors. The exit status says whether all passed. Times: medians of 5, n x n normal numbers, in turns.
