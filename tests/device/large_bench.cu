@@ -789,12 +789,12 @@ void eigen() {
   }
   // Orders of which TRIDIAGONAL stores floats on its way.
   for (const DType dtype : {DType::kF32, DType::kC64}) {
-    const Problem p{1400, 1400, dtype, Order::kColumnMajor};
+    const Problem p{3100, 3100, dtype, Order::kColumnMajor};
     LargeOptions options = options_of(Method::kTridiagonal);
     options.kind = LargeKind::kHermitian;
     options.certificate = true;
     check_eigen(name(Method::kTridiagonal), plan_of(p, options),
-                operand_of(hermitian(1400, is_complex(dtype)), p).data(), nullptr);
+                operand_of(hermitian(3100, is_complex(dtype)), p).data(), nullptr);
   }
   for (const int64_t n : {1024, 2048, 4096}) time_eigen(DType::kF64, n);
   time_eigen(DType::kF32, 4096);

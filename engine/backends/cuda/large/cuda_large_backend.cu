@@ -504,6 +504,9 @@ template <class E>
 bool CudaLargeBackend<E>::eigenbasis(View g, View v, large::Precision precision, const large::PartDone& done) {
   if (g.cols == 0) return true;
   watch_.check();
+  // Below, latency is the limit, and floats save nothing (decisions/0020).
+  constexpr int64_t kLeastSingleOrder = 3072;
+  if (g.cols < kLeastSingleOrder) precision = large::Precision::kDouble;
   const bool converged = takes_eigenbasis<E>(g.cols, lane_)
                              ? hermitian_eigenbasis(lane_, arena_, watch_, g, v, precision, done)
                              : eigenbasis_by_library(g, v);
