@@ -7,6 +7,8 @@
 //   build/release/bin/large_bench spectra 512            sweeps and times for graded, clustered and dense spectra
 //   build/release/bin/large_bench members 1024           a ring of 1, 2, 4 and 8 members beside the whole host, in turns
 //   build/release/bin/large_bench leading 2000           top_k = 10 of ten times as many rows, and all triplets
+//   OPENBLAS_NUM_THREADS=1 build/release/bin/large_bench hermitian 512     TRIDIAGONAL in both precisions, one thread
+//   OPENBLAS_NUM_THREADS=1 build/release/bin/large_bench single 1024       a start of AUTO in single precision, one thread
 // CSV, with the machine in comments. Times are the best of three, of both sides; LAPACK has as many threads as we.
 #include <lapacke.h>
 
@@ -27,6 +29,14 @@
 #include <vector>
 
 #include "engine/large_engine.h"
+
+extern "C" {
+void dgemm_(const char* op_a, const char* op_b, const int* m, const int* n, const int* k, const double* alpha,
+            const double* a, const int* lda, const double* b, const int* ldb, const double* beta, double* c,
+            const int* ldc, size_t, size_t);
+void dlatrd_(const char* uplo, const int* n, const int* nb, double* a, const int* lda, double* e, double* tau,
+             double* w, const int* ldw, size_t);
+}
 
 namespace svdserve {
 namespace {
@@ -305,6 +315,213 @@ void print_members(const LargeEngine& plain, const std::vector<int64_t>& orders)
   }
 }
 
+// --- precisions ---------------------------------------------------------------------------------------------------
+
+// The median of processor seconds that f takes.
+double processor_seconds_of(const std::function<void()>& f) {
+  std::vector<double> seconds;
+  for (int i = 0; i < kRuns; ++i) {
+    const std::clock_t begin = std::clock();
+    f();
+    seconds.push_back(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC);
+  }
+  std::sort(seconds.begin(), seconds.end());
+  return seconds[kRuns / 2];
+}
+
+// A decomposition of numbers of a type, T float or double, complex ones in pairs.
+template <class T>
+class Decomposition {
+ public:
+  Decomposition(DType dtype, const std::vector<double>& a, int64_t n, const LargeOptions& options)
+      : plan_(*plan_large({n, n, dtype, Order::kColumnMajor}, options).plan),
+        operand_(a.begin(), a.end()),
+        left_(plan_.left_bytes() / sizeof(T)),
+        values_(plan_.values_bytes() / sizeof(T)),
+        right_(plan_.right_bytes() / sizeof(T)) {}
+
+  LargeOutcome run(const LargeEngine& engine) {
+    const LargeOutcome outcome = engine.decompose(plan_, {.matrix = operand_.data(),
+                                                          .left = left_.data(),
+                                                          .values = values_.data(),
+                                                          .right = right_.empty() ? nullptr : right_.data()});
+    if (outcome.status == LargeStatus::kOk) return outcome;
+    std::fprintf(stderr, "not decomposed: %s\n", outcome.detail.c_str());
+    std::exit(1);
+  }
+  double processor_seconds(const LargeEngine& engine) {
+    return processor_seconds_of([&] { run(engine); });
+  }
+
+ private:
+  const LargePlan plan_;
+  const std::vector<T> operand_;
+  std::vector<T> left_, values_, right_;
+};
+
+// Eigenvectors of a random Hermitian matrix by its lower triangle, in both precisions and by LAPACK's.
+void print_hermitian(const LargeEngine& engine, const std::vector<int64_t>& orders) {
+  std::printf("n,dtype,seconds,f64_or_c128_seconds,lapack_seconds,over_double,residual_u,orthogonality_u\n");
+  for (const int64_t n : orders) {
+    const auto order = static_cast<lapack_int>(n);
+    for (const bool complex : {false, true}) {
+      std::vector<double> a = normal_matrix(n);
+      if (complex) a.insert(a.end(), a.rbegin(), a.rend());
+      for (int64_t j = 0; complex && j < n; ++j) a[2 * (j + j * n) + 1] = 0;
+      const DType dtype = complex ? DType::kC64 : DType::kF32, wide = complex ? DType::kC128 : DType::kF64;
+      LargeOptions options{.kind = LargeKind::kHermitian};
+      const double seconds = Decomposition<float>(dtype, a, n, options).processor_seconds(engine);
+      const double twice = Decomposition<double>(wide, a, n, options).processor_seconds(engine);
+      std::vector<float> values(n);
+      const double lapack = processor_seconds_of([&] {
+        std::vector<float> v(a.begin(), a.end());
+        if (complex) {
+          LAPACKE_cheevd(LAPACK_COL_MAJOR, 'V', 'L', order, reinterpret_cast<lapack_complex_float*>(v.data()), order,
+                         values.data());
+        } else {
+          LAPACKE_ssyevd(LAPACK_COL_MAJOR, 'V', 'L', order, v.data(), order, values.data());
+        }
+      });
+      options.certificate = true;
+      const LargeOutcome outcome = Decomposition<float>(dtype, a, n, options).run(engine);
+      std::printf("%lld,%s,%.4f,%.4f,%.4f,%.2f,%.1f,%.1f\n", static_cast<long long>(n), name(dtype), seconds, twice,
+                  lapack, seconds / twice, outcome.residual * 0x1p24, outcome.left_orthogonality * 0x1p24);
+      std::fflush(stdout);
+    }
+  }
+}
+
+// c := op(a) b, n x n
+std::vector<double> product(bool transpose, const std::vector<double>& a, const std::vector<double>& b, int64_t n) {
+  std::vector<double> c(n * n);
+  const auto order = static_cast<int>(n);
+  const double one = 1, zero = 0;
+  dgemm_(transpose ? "T" : "N", "N", &order, &order, &order, &one, a.data(), &order, b.data(), &order, &zero, c.data(),
+         &order, 1, 1);
+  return c;
+}
+
+double to_single(double x) { return static_cast<double>(static_cast<float>(x)); }
+
+// Eigenvectors of g as if its reduction to tridiagonal form kept matrix and reflectors in single precision. All is
+// computed in double precision. So would be a kernel that reads half of the bytes.
+std::vector<double> basis_of_stored_singles(std::vector<double> g, int64_t n) {
+  constexpr int kPanel = 64;
+  const auto order = static_cast<lapack_int>(n);
+  std::vector<double> d(n), e(n), tau(n), w(n * kPanel + 8), v(n * n);
+  const auto round_from = [&](int64_t first) {
+    for (int64_t j = first; j < n; ++j) {
+      for (int64_t i = j; i < n; ++i) g[i + j * n] = to_single(g[i + j * n]);
+    }
+  };
+  round_from(0);
+  for (int64_t j = 0; j < n - 1; j += kPanel) {
+    const int rest = order - static_cast<int>(j), columns = std::min(kPanel, rest - 1);
+    double* const panel = g.data() + j + j * n;
+    dlatrd_("L", &rest, &columns, panel, &order, &e[j], &tau[j], w.data(), &order, 1);
+    for (double& x : w) x = to_single(x);
+    for (int64_t c = j; c < j + columns; ++c) {
+      double square = 1;
+      for (int64_t i = c + 2; i < n; ++i) {
+        double& x = g[i + c * n];
+        x = to_single(x);
+        square += x * x;
+      }
+      if (tau[c] != 0) tau[c] = 2 / square;  // so that Q is orthogonal
+      d[c] = g[c + c * n];
+    }
+    const int below = rest - columns;
+    const double one = 1, minus = -1;
+    double* const v_below = panel + columns;
+    double* const target = panel + columns + columns * n;
+    for (int half = 0; half < 2; ++half) {
+      dgemm_("N", "T", &below, &below, &columns, &minus, half == 0 ? v_below : w.data() + columns, &order,
+             half == 0 ? w.data() + columns : v_below, &order, &one, target, &order, 1, 1);
+    }
+    round_from(j + columns);
+  }
+  d[n - 1] = g[n * n - 1];
+  LAPACKE_dstedc(LAPACK_COL_MAJOR, 'I', order, d.data(), e.data(), v.data(), order);
+  LAPACKE_dormtr(LAPACK_COL_MAJOR, 'L', 'L', 'N', order, order, g.data(), order, tau.data(), v.data(), order);
+  return v;
+}
+
+// The part of the pairs of 32 blocks of columns of A V that have a cosine above f32's tolerance (block_jacobi.h), behind
+// a step that makes V orthogonal.
+double active_part(const std::vector<double>& a, std::vector<double> v, int64_t n) {
+  constexpr int64_t kBlocks = 32;
+  const std::vector<double> change = product(false, v, product(true, v, v, n), n);
+  for (size_t i = 0; i < v.size(); ++i) v[i] = 1.5 * v[i] - 0.5 * change[i];
+  const std::vector<double> x = product(false, a, v, n), squares = product(true, x, x, n);
+  const double tolerance = std::max(4.0, 0.5 * std::sqrt(static_cast<double>(n))) * 0x1p-28;
+  const int64_t width = (n + kBlocks - 1) / kBlocks;
+  std::vector<char> active(kBlocks * kBlocks, 0);
+  for (int64_t j = 0; j < n; ++j) {
+    for (int64_t i = 0; i < j; ++i) {
+      const double size = std::sqrt(squares[i + i * n] * squares[j + j * n]);
+      if (std::abs(squares[i + j * n]) > tolerance * size) active[i / width * kBlocks + j / width] = 1;
+    }
+  }
+  return static_cast<double>(std::count(active.begin(), active.end(), 1)) / (kBlocks * (kBlocks + 1) / 2.0);
+}
+
+// Processor seconds of a sweep of JACOBI of f32: their part of the whole by the clock.
+double sweep_seconds(const LargeEngine& engine, const std::vector<double>& a, int64_t n) {
+  Decomposition<float> jacobi(DType::kF32, a, n, {.method = Method::kJacobi});
+  const std::clock_t begin = std::clock();
+  const LargeOutcome outcome = jacobi.run(engine);
+  const double seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+  double all = 0, sweeps = 0;
+  for (const LargePhaseTime& phase : outcome.phases) {
+    const bool is_of_sweeps = phase.name == "gram" || phase.name == "inner" || phase.name == "postmultiply";
+    all += phase.seconds;
+    sweeps += is_of_sweeps ? phase.seconds : 0;
+  }
+  return seconds * sweeps / all / outcome.sweeps;
+}
+
+// AUTO of f32, its eigenvectors of A^T A in both precisions, and the pairs that they leave to a sweep.
+void print_single(const LargeEngine& engine, const std::vector<int64_t>& orders) {
+  std::printf("n,spectrum,auto,jacobi_sweep,sgesdd,dsyevd,ssyevd,active_double,active_stored,active_single\n");
+  for (const int64_t n : orders) {
+    const auto order = static_cast<lapack_int>(n);
+    const std::pair<const char*, std::vector<double>> matrices[] = {
+        {"normal", normal_matrix(n)},
+        {"linear", with_values(n, [](double x) { return 1.001 - x; })},
+        {"condition 1e2", with_values(n, [](double x) { return std::pow(10, -2 * x); })},
+        {"condition 1e4", with_values(n, [](double x) { return std::pow(10, -4 * x); })},
+        {"condition 1e6", with_values(n, [](double x) { return std::pow(10, -6 * x); })},
+        {"two clusters", with_values(n, [](double x) { return x < 0.5 ? 1 : 1e-4; })},
+        {"four narrow clusters", with_values(n, [](double x) { return std::floor(4 * x) + 1 + 1e-10 * x; })}};
+    for (const auto& [what, exact] : matrices) {
+      std::vector<double> a(exact);
+      for (double& x : a) x = to_single(x);
+      const double automatic = Decomposition<float>(DType::kF32, a, n, {}).processor_seconds(engine);
+      std::vector<float> values(n), left(n * n), right(n * n), v;
+      const double gesdd = processor_seconds_of([&] {
+        v.assign(a.begin(), a.end());
+        LAPACKE_sgesdd(LAPACK_COL_MAJOR, 'S', order, order, v.data(), order, values.data(), left.data(), order,
+                       right.data(), order);
+      });
+      const std::vector<double> gram = product(true, a, a, n);
+      std::vector<double> wide, wide_values(n);
+      const double dsyevd = processor_seconds_of([&] {
+        wide = gram;
+        LAPACKE_dsyevd(LAPACK_COL_MAJOR, 'V', 'L', order, wide.data(), order, wide_values.data());
+      });
+      const double ssyevd = processor_seconds_of([&] {
+        v.assign(gram.begin(), gram.end());
+        LAPACKE_ssyevd(LAPACK_COL_MAJOR, 'V', 'L', order, v.data(), order, values.data());
+      });
+      std::printf("%lld,%s,%.3f,%.3f,%.3f,%.3f,%.3f,%.2f,%.2f,%.2f\n", static_cast<long long>(n), what, automatic,
+                  sweep_seconds(engine, a, n), gesdd, dsyevd, ssyevd, active_part(a, wide, n),
+                  active_part(a, basis_of_stored_singles(gram, n), n),
+                  active_part(a, std::vector<double>(v.begin(), v.end()), n));
+      std::fflush(stdout);
+    }
+  }
+}
+
 int run(const std::string& what, std::vector<int64_t> orders) {
   const auto engine = make_host_large_engine();
   std::printf("# %s, %u threads; f64, U and V unless said\n", processor().c_str(), std::thread::hardware_concurrency());
@@ -317,12 +534,18 @@ int run(const std::string& what, std::vector<int64_t> orders) {
     print_strategies(*engine, orders);
   } else if (what == "spectra") {
     print_spectra(*engine, orders);
+  } else if (what == "hermitian") {
+    print_hermitian(*make_host_large_engine(1), orders);
+  } else if (what == "single") {
+    print_single(*make_host_large_engine(1), orders);
   } else if (what == "members") {
     print_members(*engine, orders);
   } else if (what == "leading") {
     print_leading(*engine, orders);
   } else {
-    std::fprintf(stderr, "large_bench [times | phases | strategies | spectra | members | leading] [ORDER ...]\n");
+    std::fprintf(stderr,
+                 "large_bench [times | phases | strategies | spectra | members | leading | hermitian | single] "
+                 "[ORDER ...]\n");
     return 2;
   }
   return 0;

@@ -731,15 +731,15 @@ void time_eigen(DType dtype, int64_t n) {
     const Results r = best_of(method == Method::kFactored ? 1 : 2, plan_of(p, options), operand.data());
     options.certificate = true;
     const LargeOutcome certified = decompose(plan_of(p, options), operand.data()).outcome;
-    const double bound = 10 * static_cast<double>(n) * 0x1p-53;
+    const double u = value_bytes(dtype) == 4 ? 0x1p-24 : 0x1p-53, bound = 10 * static_cast<double>(n) * u;
     if (!(certified.residual <= bound && certified.left_orthogonality <= bound)) ++failures;
     std::printf(
         "EIGH     %-11s %-4s n %5lld  %9.2f ms call  status %d, %d sweeps %s  syevd %9.2f ms  call/syevd %.2f, "
         "residual "
         "%.0f u, orthogonality %.0f u\n",
         name(method), name(dtype), static_cast<long long>(n), r.seconds * 1e3, static_cast<int>(r.outcome.status),
-        r.outcome.sweeps, r.outcome.detail.c_str(), syevd * 1e3, r.seconds / syevd, certified.residual * 0x1p53,
-        certified.left_orthogonality * 0x1p53);
+        r.outcome.sweeps, r.outcome.detail.c_str(), syevd * 1e3, r.seconds / syevd, certified.residual / u,
+        certified.left_orthogonality / u);
     print_phases(r.outcome);
     std::fflush(stdout);
   }
@@ -791,8 +791,19 @@ void eigen() {
                   signs.data());
     }
   }
+  // Orders of which TRIDIAGONAL stores floats on its way.
+  for (const DType dtype : {DType::kF32, DType::kC64}) {
+    const Problem p{3100, 3100, dtype, Order::kColumnMajor};
+    LargeOptions options = options_of(Method::kTridiagonal);
+    options.kind = LargeKind::kHermitian;
+    options.certificate = true;
+    check_eigen(name(Method::kTridiagonal), plan_of(p, options),
+                operand_of(hermitian(3100, is_complex(dtype)), p).data(), nullptr);
+  }
   for (const int64_t n : {1024, 2048, 4096}) time_eigen(DType::kF64, n);
+  time_eigen(DType::kF32, 4096);
   time_eigen(DType::kC128, 2048);
+  time_eigen(DType::kC64, 2048);
   for (const int64_t n : {1024, 2048}) time_factor(DType::kF64, n);
 }
 

@@ -33,6 +33,8 @@ void upload(large::LargeView<E> to, const std::vector<E>& from) {
   check(cudaMemcpy2D(to.data, to.ld * sizeof(E), from.data(), to.rows * sizeof(E), to.rows * sizeof(E), to.cols,
                      cudaMemcpyHostToDevice),
         "upload");
+  check(cudaDeviceSynchronize(),
+        "upload");  // from pageable memory it may be under way, and the lane's stream waits for none
 }
 template <class E>
 std::vector<E> fetch(large::LargeView<E> from) {

@@ -30,14 +30,14 @@ using numerics::Random;
 template <class E>
 std::vector<E> hermitian(int64_t n, const std::function<double(double)>& value, uint64_t seed) {
   Random random(seed);
-  const DType dtype = std::is_same_v<E, double> ? DType::kF64 : DType::kC128;
+  const DType dtype = std::is_floating_point_v<E> ? DType::kF64 : DType::kC128;
   const auto q = numerics::orthonormal_columns(dtype, n, n, random);
   std::vector<E> g(n * n);
   const auto element = [](std::complex<double> z) {
-    if constexpr (std::is_same_v<E, double>) {
-      return z.real();
+    if constexpr (std::is_floating_point_v<E>) {
+      return E(z.real());
     } else {
-      return z;
+      return E(z);
     }
   };
   for (int64_t j = 0; j < n; ++j) {
@@ -64,10 +64,13 @@ double magnitude_of_product(const std::vector<E>& x, int64_t a, const std::vecto
 }
 
 template <class E>
-void expect_eigenbasis(const LargeThreads& threads, std::vector<E> g, int64_t n) {
+void expect_eigenbasis(const LargeThreads& threads, std::vector<E> g, int64_t n, large::Precision precision) {
+  const bool single = precision == large::Precision::kSingle;
   const std::vector<E> matrix = g;
   std::vector<E> v(n * n, E(NAN));
-  ASSERT_TRUE(hermitian_eigenbasis(threads, LargeView<E>{g.data(), n, n, n}, LargeView<E>{v.data(), n, n, n}));
+  const LargeView<E> view_of_g{g.data(), n, n, n}, view_of_v{v.data(), n, n, n};
+  ASSERT_TRUE(single ? hermitian_eigenbasis_in_single(threads, view_of_g, view_of_v)
+                     : hermitian_eigenbasis(threads, view_of_g, view_of_v));
   double norm = 0;
   for (const E& x : matrix) norm += std::norm(x);
   norm = std::sqrt(norm);
@@ -78,7 +81,7 @@ void expect_eigenbasis(const LargeThreads& threads, std::vector<E> g, int64_t n)
     }
   }
   double before = HUGE_VAL;
-  const double bound = 10 * double(n) * 0x1p-53;
+  const double bound = 10 * double(n) * (single ? 0x1p-24 : 0x1p-53);
   for (int64_t a = 0; a < n; ++a) {
     for (int64_t b = 0; b < n; ++b) {
       ASSERT_LE(magnitude_of_product(v, a, v, b, n, a == b ? 1 : 0), bound) << a << ", " << b;
@@ -105,8 +108,10 @@ void test_spectra() {
              [](double x) { return x < 0.5 ? 1.0 : -1.0; }, [](double x) { return std::pow(10, -14 * x); }}) {
       const auto g = hermitian<E>(n, value, static_cast<uint64_t>(n));
       SCOPED_TRACE(testing::Message() << "n " << n << ", first entry " << g[0]);
-      expect_eigenbasis(alone, g, n);
-      expect_eigenbasis(two, g, n);
+      for (const auto precision : {large::Precision::kSingle, large::Precision::kDouble}) {
+        expect_eigenbasis(alone, g, n, precision);
+        expect_eigenbasis(two, g, n, precision);
+      }
     }
   }
 }
@@ -166,7 +171,7 @@ void tridiagonalize_at_a_pages_end() {
   for (int64_t n = 1; n <= 64; ++n) {
     std::vector<E> a = hermitian<E>(
         n, [](double x) { return x; }, static_cast<uint64_t>(n));
-    std::vector<double> d(n), e(n);
+    std::vector<RealNumber<E>> d(n), e(n);
     blas::tridiagonalize(n, a.data(), n, d.data(), e.data(), end - blas::kReadBeyond - n);
     for (const double x : d) EXPECT_TRUE(std::isfinite(x));
   }
@@ -175,6 +180,8 @@ void tridiagonalize_at_a_pages_end() {
 
 TEST(HermitianEigenbasis, TheBlasReadsNoFurtherBeyondItsResultThanThereIsRoom) {
   const BlasThreads one_thread;
+  tridiagonalize_at_a_pages_end<float>();
+  tridiagonalize_at_a_pages_end<ComplexFloat>();
   tridiagonalize_at_a_pages_end<double>();
   tridiagonalize_at_a_pages_end<Complex>();
 }

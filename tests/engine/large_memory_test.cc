@@ -2,6 +2,7 @@
 // program is counted.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <random>
 #include <string>
@@ -15,10 +16,19 @@ namespace {
 
 // Most bytes that were taken while the factor of a random matrix was computed.
 int64_t taken(const LargeEngine& engine, const LargePlan& plan) {
-  std::vector<double> operand(plan.operand_bytes() / sizeof(double));
+  std::vector<char> operand(plan.operand_bytes());
   std::mt19937_64 random(1);
   std::normal_distribution<double> normal;
-  for (double& x : operand) x = normal(random);
+  const auto fill = [&](auto zero) {
+    auto* const numbers = reinterpret_cast<decltype(zero)*>(operand.data());
+    std::generate_n(numbers, operand.size() / sizeof(zero),
+                    [&] { return static_cast<decltype(zero)>(normal(random)); });
+  };
+  if (value_bytes(plan.problem.dtype) == 4) {
+    fill(0.0F);
+  } else {
+    fill(0.0);
+  }
   std::vector<char> left(plan.left_bytes()), values(plan.values_bytes()), right(plan.right_bytes());
   LargeOperands operands;
   operands.matrix = operand.data();
@@ -144,7 +154,7 @@ TEST(LargeMemoryTest, IsEnoughForEigenproblems) {
   for (const int threads : {1, 8}) {
     const auto engine = make_host_large_engine(threads);
     for (const int64_t n : {1, 5, 33, 64, 130, 400}) {
-      for (const DType dtype : {DType::kF64, DType::kC128}) {
+      for (const DType dtype : {DType::kF32, DType::kF64, DType::kC64, DType::kC128}) {
         for (const Method method : {Method::kTridiagonal, Method::kFactored}) {
           for (const Vectors vectors : {Vectors::kNone, Vectors::kThin}) {
             if (method == Method::kFactored && n > 130) continue;  // seconds

@@ -289,8 +289,8 @@ TEST(TridiagonalTest, ProgressRisesAndACancelIsObeyed) {
 // A back end whose eigensolver gives up some times.
 struct Unreliable : host::HostLargeBackend<double> {
   explicit Unreliable(int times) : HostLargeBackend(host::LargeThreads(nullptr, 1, nullptr)), failures(times) {}
-  bool eigenbasis(View g, View v, const large::PartDone& done) {
-    if (failures-- <= 0) return HostLargeBackend::eigenbasis(g, v, done);
+  bool eigenbasis(View g, View v, large::Precision precision, const large::PartDone& done) {
+    if (failures-- <= 0) return HostLargeBackend::eigenbasis(g, v, precision, done);
     set_zero(g);
     return false;
   }

@@ -324,7 +324,8 @@ class BlockJacobi {
     backend_.herk(a_, square);
     without_qr_ = is_well_conditioned(square, w_);
     if (without_qr_) progress_.begin(parts(), kSvdStart);
-    without_qr_ = without_qr_ && backend_.eigenbasis(square, w_, progress_.between(0, kEigenbasisDone));
+    without_qr_ =
+        without_qr_ && backend_.eigenbasis(square, w_, Precision::kDouble, progress_.between(0, kEigenbasisDone));
     backend_.release(square);
     if (!without_qr_) {
       backend_.normalize_columns(a_, e_, true);
@@ -363,7 +364,7 @@ class BlockJacobi {
     View square = backend_.matrix(n_, n_);
     w_ = backend_.matrix(n_, n_);
     backend_.herk(x_, square);
-    if (!backend_.eigenbasis(square, w_, progress_.between(kGramDone, kEigenbasisDone))) {
+    if (!backend_.eigenbasis(square, w_, Precision::kDouble, progress_.between(kGramDone, kEigenbasisDone))) {
       backend_.release(square);
       backend_.release(w_);
       w_ = {};

@@ -4,8 +4,9 @@
 //   M = U L U^H, n x n Hermitian, by one of its triangles; U unitary, L ascending
 // Method:
 //   1. M is completed from its triangle and scaled by a power of two.
-//   2. M = V D V^H by the back end's eigenbasis(): reflectors to tridiagonal form, divide and conquer, and back. Where
-//      that does not converge, M with its rows and columns in reverse is tried, which other reflectors reduce.
+//   2. M = V D V^H by the back end's eigenbasis(): reflectors to tridiagonal form, divide and conquer, and back. f32 and
+//      c64 need single precision alone (decisions/0020-single-precision-where-it-is-enough.md). Where that does not
+//      converge, M with its rows and columns in reverse is tried, which other reflectors reduce.
 //   3. lambda_j = v_j^H M v_j / v_j^H v_j: a Rayleigh quotient's error is the square of its vector's, beside rounding.
 // Eigenvalues alone cost as much: their vectors are made and thrown away.
 // Accuracy: |lambda - exact| <= 10 n u |M|_2, |M U - U L|_F <= 10 n u |M|_F, |I - U^H U|_F <= 10 n u. That is absolute:
@@ -73,14 +74,15 @@ class HermitianTridiagonal {
     v_ = backend_.matrix(n_, n_);
     work_ = backend_.matrix(n_, n_);
     backend_.copy(m_, work_);
-    if (backend_.eigenbasis(work_, v_, progress_.between(0, 1))) return;
+    const Precision precision = precision_of_results(plan_.problem.dtype);
+    if (backend_.eigenbasis(work_, v_, precision, progress_.between(0, 1))) return;
     progress_.begin(parts_, kTridiagonalBasis);
     std::vector<int64_t> reverse(static_cast<size_t>(n_));
     std::iota(reverse.rbegin(), reverse.rend(), int64_t{0});
     backend_.copy(m_, work_);
     backend_.permute_rows(work_, reverse);
     backend_.permute_columns(work_, reverse);
-    if (!backend_.eigenbasis(work_, v_, progress_.between(0, 1))) {
+    if (!backend_.eigenbasis(work_, v_, precision, progress_.between(0, 1))) {
       throw LargeStop{LargeStatus::kFault, "the eigensolver did not converge; ask for FACTORED, which has none"};
     }
     backend_.permute_rows(v_, reverse);

@@ -235,8 +235,10 @@ class TallOperand {
 //                                            first of g, n x n; the others mean nothing. Returns the r signs of J.
 //                                            Pivots as in
 //                                            backends/host/dense/indefinite_factor.h, rank as in factor_error.h. waits
-//   bool eigenbasis(g, v, done)              v := orthonormal eigenvectors of the Hermitian g, by descending
-//                                            eigenvalue; g, of at most about one, is overwritten.
+//   bool eigenbasis(g, v, precision, done)   v := orthonormal eigenvectors of the Hermitian g, by descending
+//                                            eigenvalue; g, of at most about one, is overwritten. |g v - v D| <= c n u |g|
+//                                            and |v^H v - I| <= c n u in Frobenius norms, u that of the precision and c
+//                                            about 1. It may be done in a higher precision.
 //                                            false: did not converge, v unspecified
 //   int block_cosines(x, width, first, count, cosines)    sets cosines.at(p, q) for p = first .. first + r - 1 and all
 //                                            q >= p, of blocks as PStep has them and a scaled x; columns of zeros have
@@ -316,7 +318,7 @@ concept LargeBackend = requires(B& b, LargeView<typename B::Element> a, typename
   b.scale_solution(f, f, a);
   { b.square_bound(a) } -> std::same_as<double>;
   { b.indefinite_factor(a, a, done) } -> std::same_as<std::vector<int8_t>>;
-  { b.eigenbasis(a, a, done) } -> std::same_as<bool>;
+  { b.eigenbasis(a, a, Precision::kSingle, done) } -> std::same_as<bool>;
   { b.cholesky(a) } -> std::same_as<bool>;
   { b.block_cosines(a, int64_t{}, 0, 1, cosines) } -> std::same_as<int>;
   b.p_step(step);

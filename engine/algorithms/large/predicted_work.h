@@ -17,6 +17,13 @@
 
 namespace svdserve::large {
 
+// In which an operation is computed, at the least.
+enum class Precision : uint8_t { kSingle, kDouble };
+// The precision of an operation whose errors are those of the results.
+inline Precision precision_of_results(DType dtype) {
+  return value_bytes(dtype) == 4 ? Precision::kSingle : Precision::kDouble;
+}
+
 struct WorkSpeed {
   double operations = 1;      // real ones, a second
   double column_seconds = 0;  // beside these, for each column: steps that wait for the one before
@@ -28,10 +35,11 @@ struct WorkSpeeds {
   WorkSpeed qr;
   WorkSpeed eigenbasis;  // of a Hermitian matrix
   WorkSpeed indefinite_factor;
-  WorkSpeed sweeps;            // p-steps; columns of a whole sweep
-  WorkSpeed general_qr;        // all eigenvalues and vectors of a general matrix
-  double bytes = 1;            // of a matrix in the back end's memory that is loaded or stored, a second
-  bool reads_in_place = true;  // tall operands are read where they lie
+  WorkSpeed sweeps;              // p-steps; columns of a whole sweep
+  WorkSpeed general_qr;          // all eigenvalues and vectors of a general matrix
+  double bytes = 1;              // of a matrix in the back end's memory that is loaded or stored, a second
+  bool reads_in_place = true;    // tall operands are read where they lie
+  double single_eigenbasis = 1;  // an eigenbasis in single precision takes this part of the time
 };
 
 // The parts of a decomposition, in their order.
@@ -63,7 +71,10 @@ class PredictedWork {
   }
   // The n reflectors of length m, applied to `columns` columns.
   double reflect(double m, double n, double columns) const { return product(4 * columns * n * (m - n / 2)); }
-  double eigenbasis(double n) const { return of(speeds_.eigenbasis, 14.0 / 3 * n * n * n, n); }
+  double eigenbasis(double n, Precision precision) const {
+    const double part = precision == Precision::kSingle ? speeds_.single_eigenbasis : 1;
+    return part * of(speeds_.eigenbasis, 14.0 / 3 * n * n * n, n);
+  }
   double indefinite_factor(double n) const { return of(speeds_.indefinite_factor, n * n * n / 3, n); }
   double sweep(double n, bool with_v) const { return of(speeds_.sweeps, (with_v ? 10 : 6) * n * n * n, n); }
   double general_qr(double n) const { return of(speeds_.general_qr, 25 * n * n * n, n); }
@@ -138,11 +149,12 @@ inline WorkParts svd_parts(const LargePlan& plan, SvdStart start, const WorkSpee
   parts[kSvdLoad] = {LargeStage::kPrepare, work.copy(m, n) * (in_place ? 0.25 : 1)};
   if (start == SvdStart::kEigenbasis) {
     parts[kSvdQr] = {LargeStage::kWarmStart, work.product(4 * cube / 3)};
-    parts[kSvdStart] = {LargeStage::kWarmStart, work.eigenbasis(n) + work.product(2 * cube)};
+    parts[kSvdStart] = {LargeStage::kWarmStart, work.eigenbasis(n, Precision::kDouble) + work.product(2 * cube)};
   } else {
     parts[kSvdQr] = {LargeStage::kPrecondition, work.qr(m, n)};
     parts[kSvdStart] = {LargeStage::kPrecondition, two ? work.qr(n, n) : 0};
-    if (warm) parts[kSvdStart] = {LargeStage::kWarmStart, work.eigenbasis(n) + work.product(3 * cube)};
+    if (warm)
+      parts[kSvdStart] = {LargeStage::kWarmStart, work.eigenbasis(n, Precision::kDouble) + work.product(3 * cube)};
   }
   parts[kSvdSweeps] = {LargeStage::kSweep, expected_work(plan, start, with_v) * work.sweep(n, with_v)};
   if (vectors) {
@@ -169,7 +181,7 @@ inline WorkParts tridiagonal_parts(const LargePlan& plan, const WorkSpeeds& spee
   const PredictedWork work(speeds, plan.problem.dtype);
   const auto n = static_cast<double>(plan.problem.rows);
   return {{LargeStage::kPrepare, work.copy(n, n)},
-          {LargeStage::kPrepare, work.eigenbasis(n)},
+          {LargeStage::kPrepare, work.eigenbasis(n, precision_of_results(plan.problem.dtype))},
           {LargeStage::kFinish, work.product(2 * n * n * n) + work.copy(n, n) / 4},
           {LargeStage::kFinish, plan.options.certificate ? work.product(3 * n * n * n) + work.copy(n, n) : 0}};
 }

@@ -151,7 +151,9 @@ class RingBackend {
   std::vector<int8_t> indefinite_factor(View m, View g, const large::PartDone& done) {
     return at_home().indefinite_factor(m, g, done);
   }
-  bool eigenbasis(View g, View v, const large::PartDone& done = {}) { return at_home().eigenbasis(g, v, done); }
+  bool eigenbasis(View g, View v, large::Precision precision, const large::PartDone& done = {}) {
+    return at_home().eigenbasis(g, v, precision, done);
+  }
   bool cholesky(View a) { return at_home().cholesky(a); }
   double distance_from_signature(View a, int64_t positive) { return at_home().distance_from_signature(a, positive); }
   // States, as Home has them. Those of Home alone have another sweep.

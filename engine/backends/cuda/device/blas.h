@@ -1,4 +1,4 @@
-// cuBLAS's functions and types by element: double or Complex.
+// cuBLAS's functions and types by element: double or Complex. Those of single precision have one function alone.
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_DEVICE_BLAS_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_DEVICE_BLAS_H_
 
@@ -7,11 +7,28 @@
 
 namespace svdserve::cuda {
 
+struct alignas(8) ComplexFloat {
+  float re, im;
+};
+
 template <class E>
 struct Blas;
 template <>
+struct Blas<float> {
+  using Native = float;
+  using Real = float;
+  static constexpr auto her2k = &Libraries::cublasSsyr2k_v2;
+};
+template <>
+struct Blas<ComplexFloat> {
+  using Native = cuComplex;
+  using Real = float;
+  static constexpr auto her2k = &Libraries::cublasCher2k_v2;
+};
+template <>
 struct Blas<double> {
   using Native = double;
+  using Real = double;
   static constexpr cudaDataType kType = CUDA_R_64F;
   static constexpr auto gemm = &Libraries::cublasDgemm_v2;
   static constexpr auto herk = &Libraries::cublasDsyrk_v2;
@@ -23,6 +40,7 @@ struct Blas<double> {
 template <>
 struct Blas<Complex> {
   using Native = cuDoubleComplex;
+  using Real = double;
   static constexpr cudaDataType kType = CUDA_C_64F;
   static constexpr auto gemm = &Libraries::cublasZgemm_v2;
   static constexpr auto herk = &Libraries::cublasZherk_v2;

@@ -13,6 +13,7 @@ inline large::WorkSpeeds cuda_work_speeds() {
   speeds.products = {35e12, 0};
   speeds.qr = {34e12, 2.1e-6};
   speeds.eigenbasis = {6.9e12, 9.8e-6};
+  speeds.single_eigenbasis = 0.8;
   speeds.indefinite_factor = {2e12, 7.5e-6};
   speeds.sweeps = {31e12, 2.1e-6};
   speeds.general_qr = {2.6e12, 1.7e-4};

@@ -17,7 +17,9 @@ namespace svdserve::cuda {
   F(cublasZgemm_v2)             \
   F(cublasDsyrk_v2)             \
   F(cublasZherk_v2)             \
+  F(cublasSsyr2k_v2)            \
   F(cublasDsyr2k_v2)            \
+  F(cublasCher2k_v2)            \
   F(cublasZher2k_v2)            \
   F(cublasDtrsm_v2)             \
   F(cublasZtrsm_v2)

@@ -501,11 +501,15 @@ void CudaLargeBackend<E>::solve_lower(View lower, View b) {
 }
 
 template <class E>
-bool CudaLargeBackend<E>::eigenbasis(View g, View v, const large::PartDone& done) {
+bool CudaLargeBackend<E>::eigenbasis(View g, View v, large::Precision precision, const large::PartDone& done) {
   if (g.cols == 0) return true;
   watch_.check();
-  const bool converged = takes_eigenbasis<E>(g.cols, lane_) ? hermitian_eigenbasis(lane_, arena_, watch_, g, v, done)
-                                                            : eigenbasis_by_library(g, v);
+  // Below, latency is the limit, and floats save nothing (decisions/0020).
+  constexpr int64_t kLeastSingleOrder = 3072;
+  if (g.cols < kLeastSingleOrder) precision = large::Precision::kDouble;
+  const bool converged = takes_eigenbasis<E>(g.cols, lane_)
+                             ? hermitian_eigenbasis(lane_, arena_, watch_, g, v, precision, done)
+                             : eigenbasis_by_library(g, v);
   const double n = static_cast<double>(g.cols);
   count((4.0 / 3 + 4.0 / 3 + 2) * n * n * n);  // to tridiagonal, its eigenvectors, and back
   watch_.check();

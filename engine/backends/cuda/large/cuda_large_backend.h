@@ -99,7 +99,7 @@ class CudaLargeBackend {
   void gemm(Op op_a, Op op_b, double alpha, View a, View b, double beta, View c);
   void herk(View a, View c);
   void solve_lower(View lower, View b);
-  bool eigenbasis(View g, View v, const large::PartDone& done = {});
+  bool eigenbasis(View g, View v, large::Precision precision, const large::PartDone& done = {});
   bool cholesky(View a);
   // P a = L U in the place of a, n x n; n pivots in device memory. False: U has a zero on its diagonal. Waits.
   bool lu(View a, int64_t* pivots);

@@ -187,7 +187,7 @@ bool SimultaneousSteps::start_nearly_normal() {
   if (!(norm_of(m_.s) <= large::kNearlyNormal * size * size)) return false;
   const std::complex<double> turn = std::polar(0.5, large::kTurn);
   each(n_, n_, HermitianPart{m_.a, m_.s, {turn.real(), turn.imag()}});
-  return backend_.eigenbasis(m_.s, m_.v);
+  return backend_.eigenbasis(m_.s, m_.v, large::Precision::kDouble);
 }
 
 std::optional<std::vector<large::Coupling>> SimultaneousSteps::couplings(double least, int64_t most) {

@@ -3,7 +3,8 @@
 //   A = Q T Q^H (reduction.h),  T = W diag(lambda) W^T (tridiagonal_eigen.h),  V = Q W
 //
 // Cost: 4/3 n^3 multiply-adds for T, at most 4/3 n^3 for W, 2 n^3 for Q W. Accuracy: |A V - V diag(lambda)| and
-// |I - V^H V| are a few n u, relative to |A|. Why it is our own: decisions/0018.
+// |I - V^H V| are a few n u, relative to |A|. Why it is our own: decisions/0018. In single precision the reduction stores
+// floats. Its reflectors are the columns of Q all the same, so that V^H V - I is as small as in double precision.
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_TRIDIAGONAL_EIGENBASIS_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_TRIDIAGONAL_EIGENBASIS_H_
 
@@ -26,7 +27,7 @@ bool takes_eigenbasis(int64_t n, const LargeLane& lane);
 // E: double or Complex. Throws large::LargeStop.
 template <class E>
 bool hermitian_eigenbasis(LargeLane& lane, DeviceArena& arena, const large::LargeWatch& watch, large::LargeView<E> g,
-                          large::LargeView<E> v, const large::PartDone& done = {});
+                          large::LargeView<E> v, large::Precision precision, const large::PartDone& done = {});
 
 }  // namespace svdserve::cuda
 #endif  // SVDSERVE_ENGINE_BACKENDS_CUDA_TRIDIAGONAL_EIGENBASIS_H_

@@ -13,41 +13,42 @@ namespace {
 using large::LargeView;
 
 // a := a - v w^H - w v^H, its lower triangle.
-template <class E>
-void subtract_products(LargeLane& lane, LargeView<E> v, LargeView<E> w, LargeView<E> a) {
-  const E minus = from_real<E>(-1);
-  const double one = 1;
+template <class Stored>
+void subtract_products(LargeLane& lane, LargeView<Stored> v, LargeView<Stored> w, LargeView<Stored> a) {
+  const Stored minus{-1};
+  const typename Blas<Stored>::Real one = 1;
   const auto narrow = [](int64_t n) { return static_cast<int>(n); };  // at most kMaxLargeDimension
-  require((libraries().*Blas<E>::her2k)(lane.cublas, CUBLAS_FILL_MODE_LOWER, CUBLAS_OP_N, narrow(a.cols),
-                                        narrow(v.cols), native(&minus), native(v.data), narrow(v.ld), native(w.data),
-                                        narrow(w.ld), &one, native(a.data), narrow(a.ld)),
+  require((libraries().*Blas<Stored>::her2k)(lane.cublas, CUBLAS_FILL_MODE_LOWER, CUBLAS_OP_N, narrow(a.cols),
+                                             narrow(v.cols), native(&minus), native(v.data), narrow(v.ld),
+                                             native(w.data), narrow(w.ld), &one, native(a.data), narrow(a.ld)),
           "reducing a matrix to tridiagonal form");
 }
 
 // Memory of all panels but for the matrix and its form.
-template <class E>
+template <class Stored>
 struct Workspace {
+  using E = ArithmeticOf<Stored>;
   Workspace(DeviceArena& arena, int64_t n, int blocks)
       : ld((n + 15) / 16 * 16),
-        strips((n + kStripRows<E> - 1) / kStripRows<E>),
+        strips((n + kStripRows<Stored> - 1) / kStripRows<Stored>),
         w(arena, ld * kReductionPanel),
-        x(arena, 2 * strips * kStripRows<E>),
+        x(arena, 2 * strips * kStripRows<Stored>),
         columns(arena, ld * strips),
-        rows(arena, (blocks + strips) * kStripRows<E>),
+        rows(arena, (blocks + strips) * kStripRows<Stored>),
         dots(arena, 2 * kReductionPanel),
         norms(arena, 2 * blocks),
         forms(arena, blocks),
         arrived(arena, 1) {}
 
-  ReductionCall<E> call(LargeView<E> a, const TridiagonalForm<E>& form) const {
-    ReductionCall<E> call{};
+  ReductionCall<Stored> call(LargeView<Stored> a, const TridiagonalForm<E>& form) const {
+    ReductionCall<Stored> call{};
     call.a = a;
     call.w = {w.get(), a.cols, kReductionPanel, ld};
     call.d = form.d;
     call.e = form.e;
     call.tau = form.tau;
     call.x[0] = x.get();
-    call.x[1] = x.get() + strips * kStripRows<E>;
+    call.x[1] = x.get() + strips * kStripRows<Stored>;
     call.columns = {columns.get(), a.cols, strips, ld};
     call.rows = rows.get();
     call.dots = dots.get();
@@ -58,7 +59,8 @@ struct Workspace {
   }
 
   const int64_t ld, strips;
-  const Piece<E> w, x, columns, rows, dots;
+  const Piece<Stored> w;
+  const Piece<E> x, columns, rows, dots;
   const Piece<double> norms, forms;
   const Piece<unsigned> arrived;
 };
@@ -74,8 +76,8 @@ int32_t columns_of_launch(int64_t n) {
 }
 
 // The panel in launches of so many columns.
-template <class E>
-void enqueue_panel(LargeLane& lane, int32_t columns, ReductionCall<E>& call) {
+template <class Stored>
+void enqueue_panel(LargeLane& lane, int32_t columns, ReductionCall<Stored>& call) {
   call.end = 0;
   do {
     call.begin = call.end;
@@ -83,32 +85,33 @@ void enqueue_panel(LargeLane& lane, int32_t columns, ReductionCall<E>& call) {
     require(cudaMemsetAsync(call.arrived, 0, sizeof(unsigned), lane.stream), "clearing memory");
     void* arguments[] = {&call};
     const auto blocks = static_cast<unsigned>(lane.limits.multiprocessors);
-    require(cudaLaunchCooperativeKernel(reduce_panel_kernel<E>, dim3(blocks), dim3(kReductionThreads), arguments, 0,
-                                        lane.stream),
+    require(cudaLaunchCooperativeKernel(reduce_panel_kernel<Stored>, dim3(blocks), dim3(kReductionThreads), arguments,
+                                        0, lane.stream),
             "launching a kernel");
   } while (call.end < call.count);
 }
 
 }  // namespace
 
-template <class E>
+template <class Stored>
 bool can_reduce(int64_t n, const LargeLane& lane) {
   int cooperates = 0, resident = 0;
   require(cudaDeviceGetAttribute(&cooperates, cudaDevAttrCooperativeLaunch, lane.device),
           "asking for a device's limits");
-  require(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, reduce_panel_kernel<E>, kReductionThreads, 0),
+  require(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, reduce_panel_kernel<Stored>, kReductionThreads, 0),
           "asking for a kernel's limits");
   return cooperates != 0 && resident > 0 && n <= int64_t{kReductionThreads} * lane.limits.multiprocessors;
 }
 
-template <class E>
-void reduce_to_tridiagonal(LargeLane& lane, DeviceArena& arena, const large::LargeWatch& watch, LargeView<E> a,
-                           const TridiagonalForm<E>& form, const large::PartDone& done) {
+template <class Stored>
+void reduce_to_tridiagonal(LargeLane& lane, DeviceArena& arena, const large::LargeWatch& watch, LargeView<Stored> a,
+                           const TridiagonalForm<ArithmeticOf<Stored>>& form, const large::PartDone& done) {
+  using E = ArithmeticOf<Stored>;
   const int64_t n = a.cols;
   const int blocks = lane.limits.multiprocessors;
-  const Workspace<E> workspace(arena, n, blocks);
-  ReductionCall<E> call = workspace.call(a, form);
-  const auto entries = static_cast<size_t>(2 * workspace.strips * kStripRows<E>);
+  const Workspace<Stored> workspace(arena, n, blocks);
+  ReductionCall<Stored> call = workspace.call(a, form);
+  const auto entries = static_cast<size_t>(2 * workspace.strips * kStripRows<Stored>);
   require(cudaMemsetAsync(call.x[0], 0, entries * sizeof(E), lane.stream), "clearing memory");
   int64_t first = 0;
   do {
@@ -129,10 +132,16 @@ void reduce_to_tridiagonal(LargeLane& lane, DeviceArena& arena, const large::Lar
   } while (first < n - 1);
 }
 
+template bool can_reduce<float>(int64_t, const LargeLane&);
 template bool can_reduce<double>(int64_t, const LargeLane&);
+template bool can_reduce<ComplexFloat>(int64_t, const LargeLane&);
 template bool can_reduce<Complex>(int64_t, const LargeLane&);
+template void reduce_to_tridiagonal(LargeLane&, DeviceArena&, const large::LargeWatch&, LargeView<float>,
+                                    const TridiagonalForm<double>&, const large::PartDone&);
 template void reduce_to_tridiagonal(LargeLane&, DeviceArena&, const large::LargeWatch&, LargeView<double>,
                                     const TridiagonalForm<double>&, const large::PartDone&);
+template void reduce_to_tridiagonal(LargeLane&, DeviceArena&, const large::LargeWatch&, LargeView<ComplexFloat>,
+                                    const TridiagonalForm<Complex>&, const large::PartDone&);
 template void reduce_to_tridiagonal(LargeLane&, DeviceArena&, const large::LargeWatch&, LargeView<Complex>,
                                     const TridiagonalForm<Complex>&, const large::PartDone&);
 

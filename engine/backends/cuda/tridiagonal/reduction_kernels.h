@@ -10,15 +10,18 @@
 // Each ends with a barrier of all blocks. A x reads the lower triangle once. A tile A(I, J) of it is in a warp's
 // registers, and adds A(I, J) x(J) to the sums of rows and A(I, J)^H x(I) to those of columns. Sums are partial: one of
 // a strip of rows for each block and strip, and one of a strip for each column. end_column adds them in a fixed order.
-// So the bits depend on the matrix and on the number of blocks alone.
+// So the bits depend on the matrix and on the number of blocks alone. A, V and W are as they are stored, which may be
+// floats; all else are doubles.
 //
 // Source of the panel's formulas: Dongarra, Sorensen, Hammarling, J. Comput. Appl. Math. 27 (1989) 215-227.
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_TRIDIAGONAL_REDUCTION_KERNELS_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_TRIDIAGONAL_REDUCTION_KERNELS_H_
 
 #include <cstdint>
+#include <type_traits>
 
 #include "engine/algorithms/large/large_backend.h"
+#include "engine/backends/cuda/tridiagonal/reduction.h"
 #include "engine/core/complex.h"
 
 namespace svdserve::cuda {
@@ -28,14 +31,15 @@ inline constexpr int kReductionThreads = 256;
 inline constexpr int kTileColumns = 8;
 
 // Rows of a strip: a lane has 32 bytes of each column.
-template <class E>
-inline constexpr int kStripRows = 32 * 32 / static_cast<int>(sizeof(E));
+template <class Stored>
+inline constexpr int kStripRows = 32 * 32 / static_cast<int>(sizeof(Stored));
 
 // One panel. All memory is the device's.
-template <class E>
+template <class Stored>
 struct ReductionCall {
-  large::LargeView<E> a;        // n x n, of which the lower triangle counts; V takes the place of reduced columns
-  large::LargeView<E> w;        // n x kReductionPanel
+  using E = ArithmeticOf<Stored>;
+  large::LargeView<Stored> a;   // n x n, of which the lower triangle counts; V takes the place of reduced columns
+  large::LargeView<Stored> w;   // n x kReductionPanel
   double *d, *e;                // n; e(n - 1) is not written
   E* tau;                       // n
   E* x[2];                      // whole strips: x of a column, in turns. Zero above it and below the matrix
@@ -51,9 +55,9 @@ struct ReductionCall {
 
 // The tiles of the trailing triangle from row and column `begin` on, strip by strip, and the block that has each.
 // 32 bits hold a tile's number times that of blocks, for all orders that can_reduce() takes.
-template <class E>
+template <class Stored>
 struct TileList {
-  static constexpr int S = kStripRows<E>;
+  static constexpr int S = kStripRows<Stored>;
   int first_strip, first_column, strips, tiles, blocks;
 
   __device__ TileList(int n, int begin, int grid)
@@ -96,12 +100,13 @@ struct ColumnReflector {
   E tau, scale;
 };
 
-template <class E>
+template <class Stored>
 struct ReductionShared {
+  using E = ArithmeticOf<Stored>;
   static constexpr int kWarps = kReductionThreads / 32;
   E v_row[kReductionPanel], w_row[kReductionPanel], v_dot[kReductionPanel], w_dot[kReductionPanel];
   E sums[kReductionThreads], updates[kReductionThreads];
-  E strip_sums[kWarps][kStripRows<E>];
+  E strip_sums[kWarps][kStripRows<Stored>];
   // Sums of each warp.
   E row[kWarps], correction[kWarps], dot[kWarps], extra[kWarps];
   double row_form[kWarps], form[kWarps], norm[kWarps];
@@ -117,6 +122,20 @@ __device__ __forceinline__ double product(double x, double y) { return x * y; }
 __device__ __forceinline__ Complex product(Complex x, Complex y) { return plus_product(Complex{0, 0}, x, y); }
 __device__ __forceinline__ double negative(double x) { return -x; }
 __device__ __forceinline__ Complex negative(Complex x) { return {-x.re, -x.im}; }
+
+// As it is computed with, and as it is stored.
+__device__ __forceinline__ double wide(float x) { return x; }
+__device__ __forceinline__ double wide(double x) { return x; }
+__device__ __forceinline__ Complex wide(ComplexFloat x) { return {x.re, x.im}; }
+__device__ __forceinline__ Complex wide(Complex x) { return x; }
+template <class Stored>
+__device__ __forceinline__ Stored stored(ArithmeticOf<Stored> x) {
+  if constexpr (std::is_same_v<Stored, ComplexFloat>) {
+    return {static_cast<float>(x.re), static_cast<float>(x.im)};
+  } else {
+    return static_cast<Stored>(x);
+  }
+}
 
 // The sum of the warp's x, in all its lanes.
 template <class E>
@@ -162,13 +181,15 @@ __device__ ColumnReflector<E> column_reflector(E alpha, double square) {
 }
 
 // The code of one block.
-template <class E>
+template <class Stored>
 class PanelReduction {
  public:
-  static constexpr int S = kStripRows<E>, kVector = S / 32, kThreads = kReductionThreads, kWarps = kThreads / 32;
+  using E = ArithmeticOf<Stored>;
+  static constexpr int S = kStripRows<Stored>, kVector = S / 32, kThreads = kReductionThreads, kWarps = kThreads / 32;
   static constexpr int kHalf = kTileColumns / 2;
+  static_assert(S <= kThreads);
 
-  __device__ PanelReduction(const ReductionCall<E>& call, ReductionShared<E>& shared)
+  __device__ PanelReduction(const ReductionCall<Stored>& call, ReductionShared<Stored>& shared)
       : call_(call), s_(shared), n_(static_cast<int>(call.a.cols)) {}
 
   __device__ void run() {
@@ -188,12 +209,12 @@ class PanelReduction {
   }
 
  private:
-  using Tiles = TileList<E>;
+  using Tiles = TileList<Stored>;
 
   __device__ static int warp() { return static_cast<int>(threadIdx.x) / 32; }
   __device__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
-  __device__ E& a(int64_t i, int64_t j) const { return call_.a.data[j * call_.a.ld + i]; }
-  __device__ E& w(int64_t i, int64_t q) const { return call_.w.data[q * call_.w.ld + i]; }
+  __device__ Stored& a(int64_t i, int64_t j) const { return call_.a.data[j * call_.a.ld + i]; }
+  __device__ Stored& w(int64_t i, int64_t q) const { return call_.w.data[q * call_.w.ld + i]; }
 
   // One column's are still read when the next one's are written.
   __device__ double* norms_of(int k) const { return call_.norms + k % 2 * static_cast<int>(gridDim.x); }
@@ -237,7 +258,7 @@ class PanelReduction {
     const bool has_column = k < call_.count || c == n_ - 1;
     const Rows own = rows_of(c);
     const bool is_row = own.row >= c && own.row < n_;
-    E entry = is_row ? a(own.row, c) : from_real<E>(0);
+    E entry = is_row ? wide(a(own.row, c)) : from_real<E>(0);
     if (k > 0) entry = end_products(c, k, own, is_row, entry);
     double square = 0;
     if (own.row < n_ && own.part == 0 && has_column) {
@@ -260,7 +281,7 @@ class PanelReduction {
     const int before = k - 1;
     const E* const x = call_.x[before % 2];
     const E x_row = is_row ? x[own.row] : from_real<E>(0), alpha = x[c];
-    const double diagonal = real_part(a(c, c));
+    const double diagonal = real_part(wide(a(c, c)));
     const Tiles list(n_, c, static_cast<int>(gridDim.x));
     RowSums sums;
     sums.of_c = gather(list, c, static_cast<int>(threadIdx.x), kThreads);
@@ -278,10 +299,12 @@ class PanelReduction {
     const E factor = product(r.tau, r.scale), w_c = plus_product(from_real<E>(-half), factor, of_c);
     if (!is_row || own.part != 0) return entry;
     const E product_of_row = plus(sums.own, times_real(own.row == c ? from_real<E>(diagonal) : entry, -r.beta));
-    const E v_i = own.row == c ? from_real<E>(1) : product(r.scale, x_row);
-    const E w_i = plus_product(times_real(v_i, -half), factor, product_of_row);
-    a(own.row, c - 1) = v_i;
-    w(own.row, before) = w_i;
+    const Stored v_stored = stored<Stored>(own.row == c ? from_real<E>(1) : product(r.scale, x_row));
+    const E v_i = wide(v_stored);
+    const Stored w_stored = stored<Stored>(plus_product(times_real(v_i, -half), factor, product_of_row));
+    const E w_i = wide(w_stored);
+    a(own.row, c - 1) = v_stored;
+    w(own.row, before) = w_stored;
     return minus_products(plus(entry, sums.update), v_i, conjugate(w_c), w_i, from_real<E>(1));
   }
 
@@ -322,7 +345,7 @@ class PanelReduction {
     if (!is_row) return;
 #pragma unroll 4
     for (int q = own.part; q < before; q += own.parts) {
-      const E v_i = a(own.row, call_.first + q), w_i = w(own.row, q);
+      const E v_i = wide(a(own.row, call_.first + q)), w_i = wide(w(own.row, q));
       sums.own = minus_products(sums.own, v_i, s_.w_dot[q], w_i, s_.v_dot[q]);
       sums.update = minus_products(sums.update, v_i, conjugate(s_.w_row[q]), w_i, conjugate(s_.v_row[q]));
     }
@@ -375,8 +398,8 @@ class PanelReduction {
   __device__ void load_panel_row(int k) {
     const int row = call_.first + k + 1, q = static_cast<int>(threadIdx.x);
     if (q >= k) return;
-    s_.v_row[q] = a(row, call_.first + q);
-    s_.w_row[q] = w(row, q);
+    s_.v_row[q] = wide(a(row, call_.first + q));
+    s_.w_row[q] = wide(w(row, q));
   }
 
   __device__ void multiply(int k, const Work& work) {
@@ -404,11 +427,11 @@ class PanelReduction {
     E first = from_real<E>(0);
 #pragma unroll 1
     for (int i = own; i < 2 * k; i += grid) {
-      const E* const column = i % 2 == 0 ? &a(0, call_.first + i / 2) : &w(0, i / 2);
+      const Stored* const column = i % 2 == 0 ? &a(0, call_.first + i / 2) : &w(0, i / 2);
       E dot = from_real<E>(0);
 #pragma unroll 4
       for (int row = c + 1 + static_cast<int>(threadIdx.x); row < n_; row += kThreads) {
-        dot = plus_product(dot, conjugate(column[row]), x[row]);
+        dot = plus_product(dot, conjugate(wide(column[row])), x[row]);
       }
       if (i == own) {
         first = dot;
@@ -440,7 +463,7 @@ class PanelReduction {
   }
 
   // Rows of a lane in a strip: kVector of them, as 16-byte pieces.
-  static constexpr int kPiece = 16 / static_cast<int>(sizeof(E));
+  static constexpr int kPiece = 16 / static_cast<int>(sizeof(Stored));
   __device__ static int lane_row(int v) { return v / kPiece * (32 * kPiece) + lane() * kPiece + v % kPiece; }
 
   // The tiles begin .. stop - 1 of strip m, dealt to the warps. While half of a tile is multiplied, the other half and
@@ -479,13 +502,14 @@ class PanelReduction {
     }
   }
 
-  __device__ __forceinline__ static E multiply_column(const E (&entries)[kVector], E x, const E (&own)[kVector],
+  __device__ __forceinline__ static E multiply_column(const Stored (&entries)[kVector], E x, const E (&own)[kVector],
                                                       E (&sums)[kVector]) {
     E sum = from_real<E>(0);
 #pragma unroll
     for (int v = 0; v < kVector; ++v) {
-      sums[v] = plus_product(sums[v], entries[v], x);
-      sum = plus_product(sum, conjugate(entries[v]), own[v]);
+      const E entry = wide(entries[v]);
+      sums[v] = plus_product(sums[v], entry, x);
+      sum = plus_product(sum, conjugate(entry), own[v]);
     }
     return sum;
   }
@@ -516,13 +540,25 @@ class PanelReduction {
     }
   }
   // Past the first cache: a tile comes before the barrier, and columns of V in it are written by other blocks just then.
-  __device__ __forceinline__ static void take_piece(E* to, const E* from) {
-    const double2 piece = __ldcg(reinterpret_cast<const double2*>(from));
-    if constexpr (kIsComplex<E>) {
+  __device__ __forceinline__ static void take_piece(Stored* to, const Stored* from) {
+    if constexpr (sizeof(Stored) == sizeof(double2)) {
+      const double2 piece = __ldcg(reinterpret_cast<const double2*>(from));
       to[0] = {piece.x, piece.y};
-    } else {
+    } else if constexpr (std::is_same_v<Stored, double>) {
+      const double2 piece = __ldcg(reinterpret_cast<const double2*>(from));
       to[0] = piece.x;
       to[1] = piece.y;
+    } else {
+      const float4 piece = __ldcg(reinterpret_cast<const float4*>(from));
+      if constexpr (std::is_same_v<Stored, float>) {
+        to[0] = piece.x;
+        to[1] = piece.y;
+        to[2] = piece.z;
+        to[3] = piece.w;
+      } else {
+        to[0] = {piece.x, piece.y};
+        to[1] = {piece.z, piece.w};
+      }
     }
   }
 
@@ -534,9 +570,9 @@ class PanelReduction {
 #pragma unroll
       for (int v = 0; v < kVector; ++v) {
         const int i = row + lane_row(v), at = column + j;
-        E& entry = entries_[j][v];
-        if (at == i) entry = from_real<E>(0.5 * real_part(entry));
-        if (at > i || i >= n_) entry = from_real<E>(0);
+        Stored& entry = entries_[j][v];
+        if (at == i) entry = stored<Stored>(from_real<E>(0.5 * real_part(wide(entry))));
+        if (at > i || i >= n_) entry = Stored{};
       }
     }
   }
@@ -574,18 +610,18 @@ class PanelReduction {
     return form;
   }
 
-  const ReductionCall<E>& call_;
-  ReductionShared<E>& s_;
+  const ReductionCall<Stored>& call_;
+  ReductionShared<Stored>& s_;
   const int n_;
-  E entries_[kTileColumns][kVector];  // the warp's tile
-  int loaded_ = -1;                   // its number
+  Stored entries_[kTileColumns][kVector];  // the warp's tile
+  int loaded_ = -1;                        // its number
 };
 
-template <class E>
+template <class Stored>
 __global__ void __launch_bounds__(kReductionThreads, 1)
-    reduce_panel_kernel(const __grid_constant__ ReductionCall<E> call) {
-  __shared__ ReductionShared<E> shared;
-  PanelReduction<E>(call, shared).run();
+    reduce_panel_kernel(const __grid_constant__ ReductionCall<Stored> call) {
+  __shared__ ReductionShared<Stored> shared;
+  PanelReduction<Stored>(call, shared).run();
 }
 
 }  // namespace svdserve::cuda

@@ -1,4 +1,5 @@
-// The BLAS and LAPACK routines that large factors use, by overloads for double and std::complex<double>.
+// The BLAS and LAPACK routines that large factors use, by overloads for double and std::complex<double>. Where results
+// need single precision alone, eigenproblems use those for float and std::complex<float>.
 //
 // The library is OpenBLAS, called from our own threads, each call on one: BlasThreads sees to that. So the partition of
 // the work is ours, and the same from run to run.
@@ -15,6 +16,9 @@ namespace svdserve::host {
 
 using BlasInt = int;  // 32 bits: Debian's and Ubuntu's default build
 using Complex = std::complex<double>;
+using ComplexFloat = std::complex<float>;
+template <class E>
+using RealNumber = decltype(std::real(E()));  // float or double
 
 extern "C" {
 void openblas_set_num_threads(int threads);
@@ -38,31 +42,40 @@ char* openblas_get_corename(void);
                       const BlasInt* ldt, E* c, const BlasInt* ldc, E* work, const BlasInt* ldwork, size_t, size_t, \
                       size_t, size_t);                                                                              \
   void prefix##potrf_(const char* uplo, const BlasInt* n, E* a, const BlasInt* lda, BlasInt* info, size_t);
+SVD_DECLARE_BLAS(s, float)
 SVD_DECLARE_BLAS(d, double)
+SVD_DECLARE_BLAS(c, ComplexFloat)
 SVD_DECLARE_BLAS(z, Complex)
 #undef SVD_DECLARE_BLAS
 void dsyrk_(const char* uplo, const char* op, const BlasInt* n, const BlasInt* k, const double* alpha, const double* a,
             const BlasInt* lda, const double* beta, double* c, const BlasInt* ldc, size_t, size_t);
 void zherk_(const char* uplo, const char* op, const BlasInt* n, const BlasInt* k, const double* alpha, const Complex* a,
             const BlasInt* lda, const double* beta, Complex* c, const BlasInt* ldc, size_t, size_t);
-void dlatrd_(const char* uplo, const BlasInt* n, const BlasInt* nb, double* a, const BlasInt* lda, double* e,
-             double* tau, double* w, const BlasInt* ldw, size_t);
-void zlatrd_(const char* uplo, const BlasInt* n, const BlasInt* nb, Complex* a, const BlasInt* lda, double* e,
-             Complex* tau, Complex* w, const BlasInt* ldw, size_t);
-void dsytd2_(const char* uplo, const BlasInt* n, double* a, const BlasInt* lda, double* d, double* e, double* tau,
-             BlasInt* info, size_t);
-void zhetd2_(const char* uplo, const BlasInt* n, Complex* a, const BlasInt* lda, double* d, double* e, Complex* tau,
-             BlasInt* info, size_t);
-void dsteqr_(const char* compz, const BlasInt* n, double* d, double* e, double* z, const BlasInt* ldz, double* work,
-             BlasInt* info, size_t);
-// Parts of dstedc: deflation, a root of the secular equation, a merging permutation.
-void dlaed2_(BlasInt* k, const BlasInt* n, const BlasInt* n1, double* d, double* q, const BlasInt* ldq, BlasInt* indxq,
-             double* rho, double* z, double* dlamda, double* w, double* q2, BlasInt* indx, BlasInt* indxc,
-             BlasInt* indxp, BlasInt* coltyp, BlasInt* info);
-void dlaed4_(const BlasInt* n, const BlasInt* i, const double* d, const double* z, double* delta, const double* rho,
-             double* dlam, BlasInt* info);
-void dlamrg_(const BlasInt* n1, const BlasInt* n2, const double* a, const BlasInt* dtrd1, const BlasInt* dtrd2,
-             BlasInt* index);
+// symmetric: "sy" of real routines, "he" of complex ones.
+#define SVD_DECLARE_TRIDIAGONAL(prefix, symmetric, E)                                                          \
+  void prefix##latrd_(const char* uplo, const BlasInt* n, const BlasInt* nb, E* a, const BlasInt* lda,         \
+                      RealNumber<E>* e, E* tau, E* w, const BlasInt* ldw, size_t);                             \
+  void prefix##symmetric##td2_(const char* uplo, const BlasInt* n, E* a, const BlasInt* lda, RealNumber<E>* d, \
+                               RealNumber<E>* e, E* tau, BlasInt* info, size_t);
+SVD_DECLARE_TRIDIAGONAL(s, sy, float)
+SVD_DECLARE_TRIDIAGONAL(d, sy, double)
+SVD_DECLARE_TRIDIAGONAL(c, he, ComplexFloat)
+SVD_DECLARE_TRIDIAGONAL(z, he, Complex)
+#undef SVD_DECLARE_TRIDIAGONAL
+// Implicit QL, and parts of ?stedc: deflation, a root of the secular equation, a merging permutation.
+#define SVD_DECLARE_DIVIDE(prefix, T)                                                                                  \
+  void prefix##steqr_(const char* compz, const BlasInt* n, T* d, T* e, T* z, const BlasInt* ldz, T* work,              \
+                      BlasInt* info, size_t);                                                                          \
+  void prefix##laed2_(BlasInt* k, const BlasInt* n, const BlasInt* n1, T* d, T* q, const BlasInt* ldq, BlasInt* indxq, \
+                      T* rho, T* z, T* dlamda, T* w, T* q2, BlasInt* indx, BlasInt* indxc, BlasInt* indxp,             \
+                      BlasInt* coltyp, BlasInt* info);                                                                 \
+  void prefix##laed4_(const BlasInt* n, const BlasInt* i, const T* d, const T* z, T* delta, const T* rho, T* dlam,     \
+                      BlasInt* info);                                                                                  \
+  void prefix##lamrg_(const BlasInt* n1, const BlasInt* n2, const T* a, const BlasInt* dtrd1, const BlasInt* dtrd2,    \
+                      BlasInt* index);
+SVD_DECLARE_DIVIDE(s, float)
+SVD_DECLARE_DIVIDE(d, double)
+#undef SVD_DECLARE_DIVIDE
 }
 
 // One thread a call for as long as an object of it lives in the process; then the number that was set before the first.
@@ -81,7 +94,7 @@ namespace blas {
                    int64_t lda, const E* b, int64_t ldb, double beta, E* c, int64_t ldc) {                          \
     const BlasInt m_ = BlasInt(m), n_ = BlasInt(n), k_ = BlasInt(k), lda_ = BlasInt(lda), ldb_ = BlasInt(ldb),      \
                   ldc_ = BlasInt(ldc);                                                                              \
-    const E alpha_ = alpha, beta_ = beta;                                                                           \
+    const E alpha_ = RealNumber<E>(alpha), beta_ = RealNumber<E>(beta);                                             \
     prefix##gemm_(adjoint_a ? adjoint : "N", adjoint_b ? adjoint : "N", &m_, &n_, &k_, &alpha_, a, &lda_, b, &ldb_, \
                   &beta_, c, &ldc_, 1, 1);                                                                          \
   }                                                                                                                 \
@@ -129,7 +142,9 @@ namespace blas {
     prefix##potrf_("U", &n_, a, &lda_, &info, 1);                                                                   \
     return info == 0;                                                                                               \
   }
+SVD_DEFINE_BLAS(s, float, "T")
 SVD_DEFINE_BLAS(d, double, "T")
+SVD_DEFINE_BLAS(c, ComplexFloat, "C")
 SVD_DEFINE_BLAS(z, Complex, "C")
 #undef SVD_DEFINE_BLAS
 
@@ -145,30 +160,52 @@ inline void gram(int64_t n, int64_t k, const Complex* a, int64_t lda, Complex* c
   zherk_("U", "C", &n_, &k_, &one, a, &lda_, &beta, c, &ldc_, 1, 1);
 }
 
-// A panel of nb columns of the reduction of a's lower triangle, n x n, to a tridiagonal matrix; w: n x nb.
-inline void latrd(int64_t n, int64_t nb, double* a, int64_t lda, double* e, double* tau, double* w, int64_t ldw) {
-  const BlasInt n_ = BlasInt(n), nb_ = BlasInt(nb), lda_ = BlasInt(lda), ldw_ = BlasInt(ldw);
-  dlatrd_("L", &n_, &nb_, a, &lda_, e, tau, w, &ldw_, 1);
-}
-inline void latrd(int64_t n, int64_t nb, Complex* a, int64_t lda, double* e, Complex* tau, Complex* w, int64_t ldw) {
-  const BlasInt n_ = BlasInt(n), nb_ = BlasInt(nb), lda_ = BlasInt(lda), ldw_ = BlasInt(ldw);
-  zlatrd_("L", &n_, &nb_, a, &lda_, e, tau, w, &ldw_, 1);
-}
 // OpenBLAS 0.3.21 reads up to four elements beyond the result of its symmetric product on processors unknown to it
 // (kernels for Prescott, one thread). W of latrd() and tau of tridiagonalize() are such results: their arrays have this
 // many elements more than LAPACK asks for.
 inline constexpr int64_t kReadBeyond = 8;
-// All of it, without blocking.
-inline void tridiagonalize(int64_t n, double* a, int64_t lda, double* d, double* e, double* tau) {
-  const BlasInt n_ = BlasInt(n), lda_ = BlasInt(lda);
-  BlasInt info = 0;
-  dsytd2_("L", &n_, a, &lda_, d, e, tau, &info, 1);
-}
-inline void tridiagonalize(int64_t n, Complex* a, int64_t lda, double* d, double* e, Complex* tau) {
-  const BlasInt n_ = BlasInt(n), lda_ = BlasInt(lda);
-  BlasInt info = 0;
-  zhetd2_("L", &n_, a, &lda_, d, e, tau, &info, 1);
-}
+#define SVD_DEFINE_TRIDIAGONAL(prefix, symmetric, E)                                                            \
+  /* A panel of nb columns of the reduction of a's lower triangle, n x n, to a tridiagonal matrix; w: n x nb */ \
+  inline void latrd(int64_t n, int64_t nb, E* a, int64_t lda, RealNumber<E>* e, E* tau, E* w, int64_t ldw) {    \
+    const BlasInt n_ = BlasInt(n), nb_ = BlasInt(nb), lda_ = BlasInt(lda), ldw_ = BlasInt(ldw);                 \
+    prefix##latrd_("L", &n_, &nb_, a, &lda_, e, tau, w, &ldw_, 1);                                              \
+  }                                                                                                             \
+  /* all of it, without blocking */                                                                             \
+  inline void tridiagonalize(int64_t n, E* a, int64_t lda, RealNumber<E>* d, RealNumber<E>* e, E* tau) {        \
+    const BlasInt n_ = BlasInt(n), lda_ = BlasInt(lda);                                                         \
+    BlasInt info = 0;                                                                                           \
+    prefix##symmetric##td2_("L", &n_, a, &lda_, d, e, tau, &info, 1);                                           \
+  }
+SVD_DEFINE_TRIDIAGONAL(s, sy, float)
+SVD_DEFINE_TRIDIAGONAL(d, sy, double)
+SVD_DEFINE_TRIDIAGONAL(c, he, ComplexFloat)
+SVD_DEFINE_TRIDIAGONAL(z, he, Complex)
+#undef SVD_DEFINE_TRIDIAGONAL
+
+// LAPACK's arguments, but for lengths of characters.
+#define SVD_DEFINE_DIVIDE(prefix, T)                                                                             \
+  inline BlasInt steqr(BlasInt n, T* d, T* e, T* z, BlasInt ldz, T* work) {                                      \
+    BlasInt info = 0;                                                                                            \
+    prefix##steqr_("I", &n, d, e, z, &ldz, work, &info, 1);                                                      \
+    return info;                                                                                                 \
+  }                                                                                                              \
+  inline BlasInt laed2(BlasInt* k, BlasInt n, BlasInt n1, T* d, T* q, BlasInt ldq, BlasInt* indxq, T* rho, T* z, \
+                       T* dlamda, T* w, T* q2, BlasInt* indx, BlasInt* indxc, BlasInt* indxp, BlasInt* coltyp) { \
+    BlasInt info = 0;                                                                                            \
+    prefix##laed2_(k, &n, &n1, d, q, &ldq, indxq, rho, z, dlamda, w, q2, indx, indxc, indxp, coltyp, &info);     \
+    return info;                                                                                                 \
+  }                                                                                                              \
+  inline BlasInt laed4(BlasInt n, BlasInt i, const T* d, const T* z, T* delta, T rho, T* dlam) {                 \
+    BlasInt info = 0;                                                                                            \
+    prefix##laed4_(&n, &i, d, z, delta, &rho, dlam, &info);                                                      \
+    return info;                                                                                                 \
+  }                                                                                                              \
+  inline void lamrg(BlasInt n1, BlasInt n2, const T* a, BlasInt dtrd1, BlasInt dtrd2, BlasInt* index) {          \
+    prefix##lamrg_(&n1, &n2, a, &dtrd1, &dtrd2, index);                                                          \
+  }
+SVD_DEFINE_DIVIDE(s, float)
+SVD_DEFINE_DIVIDE(d, double)
+#undef SVD_DEFINE_DIVIDE
 
 }  // namespace blas
 }  // namespace svdserve::host

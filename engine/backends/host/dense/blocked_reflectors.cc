@@ -75,6 +75,10 @@ void apply_reflectors(const LargeThreads& threads, Op op, LargeView<E> a, const 
 
 template void factor_qr(const LargeThreads&, LargeView<double>, double*, const PartDone&);
 template void factor_qr(const LargeThreads&, LargeView<Complex>, Complex*, const PartDone&);
+template void apply_reflectors(const LargeThreads&, Op, LargeView<float>, const float*, LargeView<float>,
+                               const PartDone&);
+template void apply_reflectors(const LargeThreads&, Op, LargeView<ComplexFloat>, const ComplexFloat*,
+                               LargeView<ComplexFloat>, const PartDone&);
 template void apply_reflectors(const LargeThreads&, Op, LargeView<double>, const double*, LargeView<double>,
                                const PartDone&);
 template void apply_reflectors(const LargeThreads&, Op, LargeView<Complex>, const Complex*, LargeView<Complex>,

@@ -8,7 +8,6 @@
 #include "engine/backends/host/base/aligned_array.h"
 #include "engine/backends/host/dense/blas.h"
 #include "engine/backends/host/dense/blocked_reflectors.h"
-#include "engine/backends/host/dense/numbers.h"
 #include "engine/backends/host/dense/tridiagonal_eigen.h"
 
 namespace svdserve::host {
@@ -40,8 +39,8 @@ void subtract_products(const LargeThreads& threads, LargeView<E> a, const E* v, 
 // a, Hermitian by its lower triangle, := reflectors below the first subdiagonal; T = Q^H a Q in d and e. As LAPACK's
 // sytrd and hetrd, with the updates on all threads.
 template <class E>
-void tridiagonalize(const LargeThreads& threads, LargeView<E> a, std::vector<double>& d, std::vector<double>& e, E* tau,
-                    const PartDone& done) {
+void tridiagonalize(const LargeThreads& threads, LargeView<E> a, std::vector<RealNumber<E>>& d,
+                    std::vector<RealNumber<E>>& e, E* tau, const PartDone& done) {
   const int64_t n = a.rows;
   AlignedArray<E> w;
   w.reserve(n * kReducedPanel + blas::kReadBeyond);
@@ -57,7 +56,7 @@ void tridiagonalize(const LargeThreads& threads, LargeView<E> a, std::vector<dou
     // latrd() has left ones where the reflectors start.
     for (int64_t i = j; i < j + kReducedPanel; ++i) {
       a.data[i + 1 + i * a.ld] = e[i];
-      d[i] = real_of(a.data[i + i * a.ld]);
+      d[i] = std::real(a.data[i + i * a.ld]);
     }
   }
   blas::tridiagonalize(n - j, a.data + j + j * a.ld, a.ld, d.data() + j, e.data() + j, tau + j);
@@ -65,11 +64,11 @@ void tridiagonalize(const LargeThreads& threads, LargeView<E> a, std::vector<dou
 
 // Column j of v := column order[n - 1 - j] of q.
 template <class E>
-void copy_descending(const LargeThreads& threads, LargeView<double> q, const std::vector<int64_t>& order,
+void copy_descending(const LargeThreads& threads, LargeView<RealNumber<E>> q, const std::vector<int64_t>& order,
                      LargeView<E> v) {
   threads.for_ranges(v.cols, kLevel3Columns, [&](int64_t first, int64_t last) {
     for (int64_t j = first; j < last; ++j) {
-      const double* from = q.data + order[v.cols - 1 - j] * q.ld;
+      const RealNumber<E>* from = q.data + order[v.cols - 1 - j] * q.ld;
       std::copy(from, from + v.rows, v.data + j * v.ld);
     }
   });
@@ -77,16 +76,17 @@ void copy_descending(const LargeThreads& threads, LargeView<double> q, const std
 
 template <class E>
 bool eigenbasis(const LargeThreads& threads, LargeView<E> g, LargeView<E> v, const PartDone& done) {
+  using T = RealNumber<E>;
   const int64_t n = g.rows;
-  std::vector<double> d(n), e(n);
+  std::vector<T> d(n), e(n);
   std::vector<E> tau(n + blas::kReadBeyond);
   const auto part = [&done](double from, double to) {
     return done ? PartDone([&done, from, to](double x) { done(from + (to - from) * x); }) : PartDone();
   };
   tridiagonalize(threads, g, d, e, tau.data(), part(0, kReduced));
-  AlignedArray<double> memory;
+  AlignedArray<T> memory;
   memory.reserve(n * n);
-  const LargeView<double> q{memory.data(), n, n, n};
+  const LargeView<T> q{memory.data(), n, n, n};
   std::vector<int64_t> order;
   if (!tridiagonal_eigen(threads, d, e, q, order)) return false;
   copy_descending(threads, q, order, v);
@@ -94,6 +94,28 @@ bool eigenbasis(const LargeThreads& threads, LargeView<E> g, LargeView<E> v, con
     apply_reflectors(threads, Op::kNone, g.block(1, 0, n - 1, n - 1), tau.data(), v.block(1, 0, n - 1, n),
                      part(kSolved, 1));
   }
+  return true;
+}
+
+// Each element of a and of b, which may be of another type, column by column.
+template <class A, class B>
+void convert(const LargeThreads& threads, LargeView<A> a, LargeView<B> b) {
+  threads.for_ranges(a.cols, kLevel3Columns, [&](int64_t first, int64_t last) {
+    for (int64_t j = first; j < last; ++j) {
+      for (int64_t i = 0; i < a.rows; ++i) b.data[i + j * b.ld] = static_cast<B>(a.data[i + j * a.ld]);
+    }
+  });
+}
+
+template <class S, class E>
+bool eigenbasis_in_single(const LargeThreads& threads, LargeView<E> g, LargeView<E> v, const PartDone& done) {
+  const int64_t n = g.rows;
+  AlignedArray<S> memory;
+  memory.reserve(2 * n * n);
+  const LargeView<S> narrow_g{memory.data(), n, n, n}, narrow_v{memory.data() + n * n, n, n, n};
+  convert(threads, g, narrow_g);
+  if (!eigenbasis(threads, narrow_g, narrow_v, done)) return false;
+  convert(threads, narrow_v, v);
   return true;
 }
 
@@ -105,6 +127,14 @@ bool hermitian_eigenbasis(const LargeThreads& threads, LargeView<double> g, Larg
 bool hermitian_eigenbasis(const LargeThreads& threads, LargeView<Complex> g, LargeView<Complex> v,
                           const PartDone& done) {
   return eigenbasis(threads, g, v, done);
+}
+bool hermitian_eigenbasis_in_single(const LargeThreads& threads, LargeView<double> g, LargeView<double> v,
+                                    const PartDone& done) {
+  return eigenbasis_in_single<float>(threads, g, v, done);
+}
+bool hermitian_eigenbasis_in_single(const LargeThreads& threads, LargeView<Complex> g, LargeView<Complex> v,
+                                    const PartDone& done) {
+  return eigenbasis_in_single<ComplexFloat>(threads, g, v, done);
 }
 
 }  // namespace svdserve::host

@@ -34,6 +34,8 @@ constexpr int64_t kCopyColumns = 64;
 constexpr int64_t kCopyRows = 256;
 // Rows of a task of a product that has few columns.
 constexpr int64_t kNarrowRows = 2048;
+// Smaller eigenproblems gain nothing by single precision.
+constexpr int64_t kLeastSingleOrder = 33;
 // Rows of a square that is mirrored at once.
 constexpr int64_t kMirrorRows = 32;
 
@@ -407,10 +409,11 @@ void HostLargeBackend<E>::scale_solution(const int32_t* f, const int32_t* g, Vie
 }
 
 template <class E>
-bool HostLargeBackend<E>::eigenbasis(View g, View v, const large::PartDone& done) {
+bool HostLargeBackend<E>::eigenbasis(View g, View v, large::Precision precision, const large::PartDone& done) {
   const double n = double(g.rows);
   count_flops((4.0 / 3 + 4.0 / 3 + 2) * n * n * n);  // reduction, divide and conquer, back-transformation
-  return hermitian_eigenbasis(threads_, g, v, done);
+  const bool single = precision == large::Precision::kSingle && g.rows >= kLeastSingleOrder;
+  return single ? hermitian_eigenbasis_in_single(threads_, g, v, done) : hermitian_eigenbasis(threads_, g, v, done);
 }
 
 // Block of columns by block of columns, each from the rows above it: R_jj^H R_jj = a_jj, then the rows to its right.

@@ -84,7 +84,7 @@ class HostLargeBackend {
   void herk(View a, View c);
   void solve_lower(View l, View b);
   void scale_solution(const int32_t* f, const int32_t* g, View w);
-  bool eigenbasis(View g, View v, const large::PartDone& done = {});
+  bool eigenbasis(View g, View v, large::Precision precision, const large::PartDone& done = {});
   bool cholesky(View a);
   double square_bound(View a);
   std::vector<int8_t> indefinite_factor(View m, View g, const large::PartDone& done);

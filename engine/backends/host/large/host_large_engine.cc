@@ -37,12 +37,14 @@ uint64_t slack_bytes(uint64_t bytes, uint64_t n, uint64_t element, int threads) 
 
 // hermitian_tridiagonal.h on `threads` threads: M, V, a product, and the eigensolver's memory. That has panels, the
 // vectors of the tridiagonal matrix, those of two halves that are joined, and columns of each thread's products. The
-// last three are real.
+// last three are real. In single precision there are copies of M and V, too.
 uint64_t tridiagonal_bytes(const LargePlan& plan, int threads) {
   const auto n = static_cast<uint64_t>(plan.values);
   const uint64_t element = is_complex(plan.problem.dtype) ? sizeof(std::complex<double>) : sizeof(double);
   const uint64_t parts = std::min(n + static_cast<uint64_t>(threads), static_cast<uint64_t>(threads) * 128);
-  const uint64_t bytes = 3 * n * n * element + (2 * n + parts) * n * sizeof(double) + 256 * n * element;
+  const bool single = large::precision_of_results(plan.problem.dtype) == large::Precision::kSingle;
+  const uint64_t real = single ? sizeof(float) : sizeof(double);
+  const uint64_t bytes = (single ? 4 : 3) * n * n * element + (2 * n + parts) * n * real + 256 * n * element;
   return bytes + slack_bytes(bytes, n, element, threads);
 }
 

@@ -39,6 +39,7 @@ large::WorkSpeeds host_work_speeds(int threads) {
   speeds.products = {all, 0};
   speeds.qr = {0.9 * all, 0};
   speeds.eigenbasis = {1 / (kAlone / (0.45 * one) + (1 - kAlone) / all), 0};
+  speeds.single_eigenbasis = 0.5;
   speeds.indefinite_factor = {0.3 * all, 0};
   speeds.sweeps = {0.75 * all, 0};
   speeds.general_qr = {0.7 * all, 0};
