@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -306,6 +307,29 @@ TEST_F(RanksTest, OfTheFacade) {
   EXPECT_EQ(make_host_ring_engine(2, 2, RingMembers::kRanks), nullptr);
   ranks::may_start() = true;
   EXPECT_EQ(make_host_ring_engine(2, 3, RingMembers::kRanks), nullptr);
+}
+
+// A descriptor that programs started from this one inherit.
+TEST_F(RanksTest, ARankHasNoDescriptorOfItsLeaders) {
+  const int inherited = memfd_create("inherited", 0);
+  ASSERT_GE(inherited, 0);
+  {
+    ranks::RankProcess process({"faulty", "0"});
+    process.socket().send(static_cast<int32_t>(ranks::Ask::kEnd));
+    EXPECT_EQ(process.socket().receive().kind, static_cast<int32_t>(ranks::Answer::kDone));
+    for (const auto& entry :
+         std::filesystem::directory_iterator("/proc/" + std::to_string(children().at(0)) + "/fd")) {
+      EXPECT_EQ(std::filesystem::read_symlink(entry).string().find("inherited"), std::string::npos) << entry.path();
+    }
+  }
+  close(inherited);
+}
+
+TEST_F(RanksTest, NoSignalForAGroupEndsARankThatStarts) {
+  ranks::RankProcess process({"faulty", "0"});
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) EXPECT_EQ(kill(children().at(0), signal), 0);
+  process.socket().send(static_cast<int32_t>(ranks::Ask::kEnd));
+  EXPECT_EQ(process.socket().receive().kind, static_cast<int32_t>(ranks::Answer::kDone));
 }
 
 // --- losses ---------------------------------------------------------------------------------------------------------
