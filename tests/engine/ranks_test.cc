@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <spawn.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -317,8 +318,7 @@ TEST_F(RanksTest, ARankHasNoDescriptorOfItsLeaders) {
     ranks::RankProcess process({"faulty", "0"});
     process.socket().send(static_cast<int32_t>(ranks::Ask::kEnd));
     EXPECT_EQ(process.socket().receive().kind, static_cast<int32_t>(ranks::Answer::kDone));
-    for (const auto& entry :
-         std::filesystem::directory_iterator("/proc/" + std::to_string(children().at(0)) + "/fd")) {
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/" + std::to_string(children().at(0)) + "/fd")) {
       EXPECT_EQ(std::filesystem::read_symlink(entry).string().find("inherited"), std::string::npos) << entry.path();
     }
   }
@@ -330,6 +330,16 @@ TEST_F(RanksTest, NoSignalForAGroupEndsARankThatStarts) {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) EXPECT_EQ(kill(children().at(0), signal), 0);
   process.socket().send(static_cast<int32_t>(ranks::Ask::kEnd));
   EXPECT_EQ(process.socket().receive().kind, static_cast<int32_t>(ranks::Answer::kDone));
+}
+
+TEST_F(RanksTest, NoSharedMemoryBeyondTheLimitOfFiles) {
+  rlimit before;
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit limit{1 << 20, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  EXPECT_NO_THROW(ranks::share_host_memory(1 << 20));
+  EXPECT_THROW(ranks::share_host_memory((1 << 20) + 1), std::bad_alloc);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
 }
 
 // --- losses ---------------------------------------------------------------------------------------------------------
