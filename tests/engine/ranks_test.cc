@@ -332,6 +332,28 @@ TEST_F(RanksTest, NoSignalForAGroupEndsARankThatStarts) {
   EXPECT_EQ(process.socket().receive().kind, static_cast<int32_t>(ranks::Answer::kDone));
 }
 
+TEST_F(RanksTest, ARankOfAnotherBuildRefuses) {
+  ranks::RankProcess process({"faulty", "0"});
+  process.socket().send(static_cast<int32_t>(ranks::Ask::kReserve), ranks::Values().put(std::string("another")));
+  ranks::Message answer = process.socket().receive();
+  EXPECT_EQ(answer.kind, static_cast<int32_t>(ranks::Answer::kFails));
+  EXPECT_EQ(answer.values.get<LargeStatus>(), LargeStatus::kFault);
+  EXPECT_FALSE(answer.values.get<bool>());
+  EXPECT_EQ(answer.values.get_text(),
+            "this rank is of another build than its leader, whose files were replaced: start it again");
+}
+
+TEST_F(RanksTest, AMessageThatEndsEarlyIsRefused) {
+  EXPECT_THROW(ranks::Values().get<int>(), std::length_error);
+  EXPECT_THROW(ranks::Values().put(~uint64_t{0}).get_all<double>(), std::length_error);
+  EXPECT_THROW(ranks::Values().put(uint64_t{2}).put(1.0).get_all<double>(), std::length_error);
+  ranks::RankProcess process({"faulty", "0"});
+  process.socket().send(static_cast<int32_t>(ranks::Ask::kReserve), ranks::Values().put(ranks::own_build()));
+  ranks::Message answer = process.socket().receive();
+  EXPECT_EQ(answer.kind, static_cast<int32_t>(ranks::Answer::kFails));
+  EXPECT_EQ(answer.values.get<LargeStatus>(), LargeStatus::kFault);
+}
+
 TEST_F(RanksTest, NoSharedMemoryBeyondTheLimitOfFiles) {
   rlimit before;
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
@@ -340,6 +362,20 @@ TEST_F(RanksTest, NoSharedMemoryBeyondTheLimitOfFiles) {
   EXPECT_NO_THROW(ranks::share_host_memory(1 << 20));
   EXPECT_THROW(ranks::share_host_memory((1 << 20) + 1), std::bad_alloc);
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+}
+
+// Else its number may be that of another process when it is killed.
+TEST_F(RanksTest, ARankThatHasEndedIsWaitedForWhateverWasInherited) {
+  signal(SIGCHLD, SIG_IGN);
+  char name[] = "program";
+  char* arguments[] = {name, nullptr};
+  EXPECT_EQ(run_as_rank(1, arguments), std::nullopt);
+  ranks::RankProcess process({"faulty", "0"});
+  const pid_t rank = children().at(0);
+  process.kill();
+  siginfo_t ended;
+  EXPECT_EQ(waitid(P_PID, static_cast<id_t>(rank), &ended, WEXITED | WNOWAIT), 0);
+  EXPECT_EQ(children(), std::vector<pid_t>{rank});
 }
 
 // --- losses ---------------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "engine/algorithms/large/large_backend.h"
+#include "engine/algorithms/states/build_id.h"
 
 namespace svdserve::ranks {
 namespace {
@@ -88,6 +89,13 @@ Descriptor begin_rank() {
   return Descriptor(kRankSocket);
 }
 
+std::string own_build() { return states::build_id_of(reinterpret_cast<const void*>(&begin_rank)); }
+
+void begin_leader() {
+  ::signal(SIGCHLD, SIG_DFL);
+  may_start() = true;
+}
+
 std::atomic<bool>& may_start() {
   static std::atomic<bool> may{false};
   return may;
@@ -99,7 +107,8 @@ RankProcess::RankProcess(const std::vector<std::string>& arguments)
   all.insert(all.end(), arguments.begin(), arguments.end());
   const int error = Spawn().start(&process_, ends_.second.get(), all);
   if (error != 0) {
-    throw large::LargeStop{LargeStatus::kFault, std::string("no process for a rank: ") + std::strerror(error)};
+    throw large::LargeStop{LargeStatus::kFault,
+                           std::string("no process for a rank: /proc/self/exe: ") + std::strerror(error)};
   }
   ends_.second = Descriptor();  // the rank alone has it, so that both notice when the other is gone
 }
