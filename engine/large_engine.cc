@@ -223,7 +223,7 @@ uint64_t LargePlan::right_bytes() const {
 std::optional<int> run_as_rank(int argc, char** argv) {
   const std::vector<std::string> arguments(argv, argv + argc);
   if (argc < 2 || arguments[1] != ranks::kRankArgument) {
-    ranks::may_start() = true;
+    ranks::begin_leader();
     return std::nullopt;
   }
   if (argc == 5 && arguments[2] == "host") return serve_host_rank(std::atoi(argv[3]));

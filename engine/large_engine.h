@@ -276,7 +276,7 @@ enum class RingMembers : uint8_t { kInProcess, kRanks };
 
 // The first statement of main() in a program whose rings have ranks, since these are this program again. In a process that
 // is a rank it serves the leader until this one is gone, and returns the exit status. Else it returns nothing, and the
-// process may start ranks from now on.
+// process may start ranks from now on. SIGCHLD is no longer ignored then, and is to stay so.
 std::optional<int> run_as_rank(int argc, char** argv);
 
 // The same on a ring of `members` shares of the threads, each with memory of its own: 1, 2, 4 or 8; else null. A ring's

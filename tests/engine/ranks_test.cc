@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -307,6 +309,74 @@ TEST_F(RanksTest, OfTheFacade) {
   EXPECT_EQ(make_host_ring_engine(2, 2, RingMembers::kRanks), nullptr);
   ranks::may_start() = true;
   EXPECT_EQ(make_host_ring_engine(2, 3, RingMembers::kRanks), nullptr);
+}
+
+// A descriptor that programs started from this one inherit.
+TEST_F(RanksTest, ARankHasNoDescriptorOfItsLeaders) {
+  const int inherited = memfd_create("inherited", 0);
+  ASSERT_GE(inherited, 0);
+  {
+    ranks::RankProcess process({"faulty", "0"});
+    process.socket().send(static_cast<int32_t>(ranks::Ask::kEnd));
+    EXPECT_EQ(process.socket().receive().kind, static_cast<int32_t>(ranks::Answer::kDone));
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/" + std::to_string(children().at(0)) + "/fd")) {
+      EXPECT_EQ(std::filesystem::read_symlink(entry).string().find("inherited"), std::string::npos) << entry.path();
+    }
+  }
+  close(inherited);
+}
+
+TEST_F(RanksTest, NoSignalForAGroupEndsARankThatStarts) {
+  ranks::RankProcess process({"faulty", "0"});
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) EXPECT_EQ(kill(children().at(0), signal), 0);
+  process.socket().send(static_cast<int32_t>(ranks::Ask::kEnd));
+  EXPECT_EQ(process.socket().receive().kind, static_cast<int32_t>(ranks::Answer::kDone));
+}
+
+TEST_F(RanksTest, ARankOfAnotherBuildRefuses) {
+  ranks::RankProcess process({"faulty", "0"});
+  process.socket().send(static_cast<int32_t>(ranks::Ask::kReserve), ranks::Values().put(std::string("another")));
+  ranks::Message answer = process.socket().receive();
+  EXPECT_EQ(answer.kind, static_cast<int32_t>(ranks::Answer::kFails));
+  EXPECT_EQ(answer.values.get<LargeStatus>(), LargeStatus::kFault);
+  EXPECT_FALSE(answer.values.get<bool>());
+  EXPECT_EQ(answer.values.get_text(),
+            "this rank is of another build than its leader, whose files were replaced: start it again");
+}
+
+TEST_F(RanksTest, AMessageThatEndsEarlyIsRefused) {
+  EXPECT_THROW(ranks::Values().get<int>(), std::length_error);
+  EXPECT_THROW(ranks::Values().put(~uint64_t{0}).get_all<double>(), std::length_error);
+  EXPECT_THROW(ranks::Values().put(uint64_t{2}).put(1.0).get_all<double>(), std::length_error);
+  ranks::RankProcess process({"faulty", "0"});
+  process.socket().send(static_cast<int32_t>(ranks::Ask::kReserve), ranks::Values().put(ranks::own_build()));
+  ranks::Message answer = process.socket().receive();
+  EXPECT_EQ(answer.kind, static_cast<int32_t>(ranks::Answer::kFails));
+  EXPECT_EQ(answer.values.get<LargeStatus>(), LargeStatus::kFault);
+}
+
+TEST_F(RanksTest, NoSharedMemoryBeyondTheLimitOfFiles) {
+  rlimit before;
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit limit{1 << 20, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  EXPECT_NO_THROW(ranks::share_host_memory(1 << 20));
+  EXPECT_THROW(ranks::share_host_memory((1 << 20) + 1), std::bad_alloc);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+}
+
+// Else its number may be that of another process when it is killed.
+TEST_F(RanksTest, ARankThatHasEndedIsWaitedForWhateverWasInherited) {
+  signal(SIGCHLD, SIG_IGN);
+  char name[] = "program";
+  char* arguments[] = {name, nullptr};
+  EXPECT_EQ(run_as_rank(1, arguments), std::nullopt);
+  ranks::RankProcess process({"faulty", "0"});
+  const pid_t rank = children().at(0);
+  process.kill();
+  siginfo_t ended;
+  EXPECT_EQ(waitid(P_PID, static_cast<id_t>(rank), &ended, WEXITED | WNOWAIT), 0);
+  EXPECT_EQ(children(), std::vector<pid_t>{rank});
 }
 
 // --- losses ---------------------------------------------------------------------------------------------------------

@@ -106,7 +106,8 @@ RULES = {
     # The ring of members that compute a large matrix together knows neither; members are a back end's.
     "engine/backends/ring": Rule(("engine/core/", "engine/algorithms/large/") + VALUES, ("absl",)),
     # Members that are processes: their messages, and what both ends do with these.
-    "engine/backends/ranks": Rule(("engine/algorithms/large/", "engine/backends/ring/") + VALUES, ("absl",)),
+    "engine/backends/ranks": Rule(("engine/algorithms/large/", "engine/algorithms/states/", "engine/backends/ring/") + VALUES,
+                                  ("absl",)),
     "engine/backends/host/members": Rule(host("base", "dense", "large", "p_steps").project +
                                          ("engine/backends/ring/", "engine/backends/ranks/"), ("tbb",)),
     "engine/backends/host": host(""),

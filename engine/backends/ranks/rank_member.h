@@ -50,7 +50,7 @@ class RankMember {
   void reserve(const ring::RingShape& shape) {
     const SharedBlock& common = lease_->common(common_bytes_(shape, lease_->members(), kIsComplex));
     Values values;
-    values.put(own_).put(lease_->members()).put(kIsComplex).put(shape).put(common.bytes);
+    values.put(own_build()).put(own_).put(lease_->members()).put(kIsComplex).put(shape).put(common.bytes);
     ask(Ask::kReserve, values, common.file != nullptr ? common.file->get() : -1);
     const std::string name = answer().get_text();
     if (own_ == 0) lease_->name_ring(name);
@@ -168,7 +168,8 @@ class RankMember {
       ask(Ask::kEnd);
       if (!process_.socket().has_news_within(kEndPatience)) return lease_->give_up();
       (void)answer();
-    } catch (const large::LargeStop&) {
+    } catch (...) {
+      lease_->give_up();
     }
   }
 

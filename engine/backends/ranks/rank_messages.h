@@ -11,8 +11,8 @@ namespace svdserve::ranks {
 
 enum class Ask : int32_t {
   // answered
-  kReserve,       // int32 own, int32 members, bool complex, RingShape, uint64 common bytes, descriptor of common memory
-                  // -> text: the name of the ring, of its first member
+  kReserve,       // text: own_build(), int32 own, int32 members, bool complex, RingShape, uint64 common bytes,
+                  // descriptor of common memory -> text: the name of the ring, of its first member
   kTake,          // CrossingColumns, UnionPlace, perhaps a descriptor
   kGive,          // the same -> count, (text name, seconds, flops) ..
   kOffer,         // UnionPlace

@@ -1,5 +1,6 @@
 #include "engine/backends/ranks/rank_process.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
@@ -16,6 +17,7 @@
 #include <utility>
 
 #include "engine/algorithms/large/large_backend.h"
+#include "engine/algorithms/states/build_id.h"
 
 namespace svdserve::ranks {
 namespace {
@@ -26,17 +28,22 @@ constexpr int kRankSocket = 3;
 // A killed process is gone in a second, or its driver hangs. Nobody waits longer then.
 constexpr std::chrono::seconds kPatience{30};
 
+// Sent by a terminal or a service manager to all of a group. A rank ends with its leader instead.
+constexpr int kSignalsOfGroups[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+
 // Calls of posix_spawn() with what is to be freed afterwards.
 class Spawn {
  public:
   Spawn() {
     posix_spawn_file_actions_init(&actions_);
     posix_spawnattr_init(&attributes_);
-    // A group of its own: keys of a terminal are the leader's business. No signal is blocked.
+    // A group of its own: keys of a terminal are the leader's business. Until begin_rank() ignores signals of groups,
+    // they are blocked. No other signal is.
     posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK);
-    sigset_t none;
-    sigemptyset(&none);
-    posix_spawnattr_setsigmask(&attributes_, &none);
+    sigset_t blocked;
+    sigemptyset(&blocked);
+    for (const int signal : kSignalsOfGroups) sigaddset(&blocked, signal);
+    posix_spawnattr_setsigmask(&attributes_, &blocked);
   }
   ~Spawn() {
     posix_spawn_file_actions_destroy(&actions_);
@@ -49,7 +56,8 @@ class Spawn {
     std::vector<char*> argv;
     for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
     argv.push_back(nullptr);
-    const int error = posix_spawn_file_actions_adddup2(&actions_, socket, kRankSocket);
+    int error = posix_spawn_file_actions_adddup2(&actions_, socket, kRankSocket);
+    if (error == 0) error = posix_spawn_file_actions_addclosefrom_np(&actions_, kRankSocket + 1);
     return error != 0 ? error : posix_spawn(process, "/proc/self/exe", &actions_, &attributes_, argv.data(), environ);
   }
 
@@ -69,8 +77,8 @@ bool has_ended(pid_t process) {
 }  // namespace
 
 Descriptor begin_rank() {
-  close_range(kRankSocket + 1, ~0U, 0);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) ::signal(signal, SIG_IGN);
+  fcntl(kRankSocket, F_SETFD, FD_CLOEXEC);  // what a library starts has no end of it
+  for (const int signal : kSignalsOfGroups) ::signal(signal, SIG_IGN);
   // A call of the rank may take long, or for ever.
   std::thread([] {
     pollfd leader{kRankSocket, POLLRDHUP, 0};
@@ -79,6 +87,13 @@ Descriptor begin_rank() {
     _exit(EXIT_SUCCESS);
   }).detach();
   return Descriptor(kRankSocket);
+}
+
+std::string own_build() { return states::build_id_of(reinterpret_cast<const void*>(&begin_rank)); }
+
+void begin_leader() {
+  ::signal(SIGCHLD, SIG_DFL);
+  may_start() = true;
 }
 
 std::atomic<bool>& may_start() {
@@ -92,7 +107,8 @@ RankProcess::RankProcess(const std::vector<std::string>& arguments)
   all.insert(all.end(), arguments.begin(), arguments.end());
   const int error = Spawn().start(&process_, ends_.second.get(), all);
   if (error != 0) {
-    throw large::LargeStop{LargeStatus::kFault, std::string("no process for a rank: ") + std::strerror(error)};
+    throw large::LargeStop{LargeStatus::kFault,
+                           std::string("no process for a rank: /proc/self/exe: ") + std::strerror(error)};
   }
   ends_.second = Descriptor();  // the rank alone has it, so that both notice when the other is gone
 }

@@ -24,6 +24,13 @@ inline constexpr char kRankArgument[] = "--svdserve-rank";
 // manager sends to all of a group do not end it. It has no other descriptor of its leader's but the standard ones.
 Descriptor begin_rank();
 
+// The build ID of the program or plugin that has this code in it; empty: it has none.
+std::string own_build();
+
+// A program that is to start ranks calls it first. Ranks that have ended are to be waited for, also where this process
+// was started with SIGCHLD ignored. Else their numbers would be those of others, and kill() would kill these.
+void begin_leader();
+
 // Whether this program begins with run_as_rank() (engine/large_engine.h). Else it must not be started again as a rank.
 std::atomic<bool>& may_start();
 

@@ -1,7 +1,8 @@
 // Messages between a leader and a rank: a kind, values one after the other, and perhaps a descriptor.
 //
-// Both ends are one build on one machine, so values cross as they lie in memory. A socket whose other end is gone throws
-// SocketClosed. Thread safety: none; each end has one thread at a time.
+// Both ends are one build on one machine, so values cross as they lie in memory. A message that has fewer than are read
+// throws std::length_error. A socket whose other end is gone throws SocketClosed. Thread safety: none; each end has one
+// thread at a time.
 #ifndef SVDSERVE_ENGINE_BACKENDS_RANKS_RANK_SOCKET_H_
 #define SVDSERVE_ENGINE_BACKENDS_RANKS_RANK_SOCKET_H_
 
@@ -9,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <stdexcept>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -58,8 +60,10 @@ class Values {
   }
   template <class T>
   std::vector<T> get_all() {
-    std::vector<T> values(get<uint64_t>());
-    extract(values.data(), values.size() * sizeof(T));
+    const auto count = get<uint64_t>();
+    require(count <= left() / sizeof(T));
+    std::vector<T> values(count);
+    extract(values.data(), count * sizeof(T));
     return values;
   }
   std::string get_text() {
@@ -73,8 +77,13 @@ class Values {
     bytes_.append(static_cast<const char*>(from), bytes);
     return *this;
   }
+  size_t left() const { return bytes_.size() - at_; }
+  static void require(bool has_them) {
+    if (!has_them) throw std::length_error("a message of a rank ends early");
+  }
   void extract(void* to, size_t bytes) {
     if (bytes == 0) return;
+    require(bytes <= left());
     std::memcpy(to, bytes_.data() + at_, bytes);
     at_ += bytes;
   }

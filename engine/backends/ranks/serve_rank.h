@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "engine/backends/ranks/rank_messages.h"
+#include "engine/backends/ranks/rank_process.h"
 #include "engine/backends/ranks/rank_socket.h"
 #include "engine/backends/ranks/shared_memory.h"
 #include "engine/backends/ring/ring_member.h"
@@ -125,6 +126,13 @@ class RankWorkOf final : public RankWork {
   typename Kind::template Member<E> member_;
 };
 
+// Messages are those of this build alone. A back end's file may have been replaced since the leader opened it.
+inline void require_build(const std::string& of_leader) {
+  if (of_leader == own_build()) return;
+  throw large::LargeStop{LargeStatus::kFault,
+                         "this rank is of another build than its leader, whose files were replaced: start it again"};
+}
+
 // Until the leader is gone. Complex: the complex elements of this kind.
 template <class Kind, class Complex>
 void serve_rank(RankSocket& socket, Kind& kind) {
@@ -140,6 +148,7 @@ void serve_rank(RankSocket& socket, Kind& kind) {
       if (what == Ask::kReserve || what == Ask::kEnd) work.reset();
       if (what == Ask::kEnd) return;
       if (what == Ask::kReserve) {
+        require_build(message.values.get_text());
         Values peek = message.values;
         (void)peek.get<int>(), (void)peek.get<int>();
         work = peek.get<bool>() ? std::unique_ptr<RankWork>(std::make_unique<RankWorkOf<Kind, Complex>>(kind, socket))

@@ -1,6 +1,7 @@
 #include "engine/backends/ranks/shared_memory.h"
 
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <new>
@@ -18,6 +19,8 @@ std::shared_ptr<void> map_host_memory(const Descriptor& file, uint64_t bytes) {
 SharedBlock share_host_memory(uint64_t bytes) {
   SharedBlock block;
   block.bytes = bytes > 0 ? bytes : 1;
+  rlimit limit{};  // beyond it, ftruncate() is a signal that ends this process
+  if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || block.bytes > limit.rlim_cur) throw std::bad_alloc();
   block.file = std::make_shared<Descriptor>(memfd_create("svdserve ring", MFD_CLOEXEC));
   if (block.file->get() < 0 || ftruncate(block.file->get(), static_cast<off_t>(block.bytes)) != 0) {
     throw std::bad_alloc();

@@ -24,7 +24,7 @@ struct SharedBlock {
   MemoryHandle handle{};
 };
 
-// Zeros, on the host. Throws std::bad_alloc.
+// Zeros, on the host. Throws std::bad_alloc, also where RLIMIT_FSIZE allows no such file.
 SharedBlock share_host_memory(uint64_t bytes);
 // The memory of such a block's descriptor in a rank. Throws std::bad_alloc.
 std::shared_ptr<void> map_host_memory(const Descriptor& file, uint64_t bytes);
