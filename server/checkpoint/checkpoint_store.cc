@@ -161,7 +161,7 @@ struct CheckpointStore::Impl {
   void drop_states(const std::shared_ptr<CheckpointEntry>& entry) {
     MutexLock lock(&mu);
     if (entry->given_up) return;  // they go with the rest
-    ++entry->removing;  // first: states since this fault are not looked for before the others are gone
+    ++entry->removing;            // first: states since this fault are not looked for before the others are gone
     ++entry->faults;
     lanes.push(entry->lane, [this, files = directory, entry]() -> DiskLanes::After {
       std::string failed;
