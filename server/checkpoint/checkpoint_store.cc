@@ -158,6 +158,22 @@ struct CheckpointStore::Impl {
     });
   }
 
+  void drop_states(const std::shared_ptr<CheckpointEntry>& entry) {
+    MutexLock lock(&mu);
+    if (entry->given_up) return;  // they go with the rest
+    ++entry->removing;            // first: states since this fault are not looked for before the others are gone
+    ++entry->faults;
+    lanes.push(entry->lane, [this, files = directory, entry]() -> DiskLanes::After {
+      std::string failed;
+      for (int s = 0; s <= static_cast<int>(LargeState::kLast) && failed.empty(); ++s) {
+        failed = files->remove(entry->folder, name(static_cast<LargeState>(s)));
+      }
+      if (failed.empty()) failed = files->sync(entry->folder);
+      if (failed.empty()) --entry->removing;  // else nobody reads them, and none are saved
+      return [this, entry, failed] { tell_failure(*entry, true, "states", failed); };
+    });
+  }
+
   // Makes room by files that nobody claims: the oldest of the owner that has most of them, again and again. False: there
   // is too little room. Files that are removed count no more, although they go a little later: the lane waits for that.
   bool make_room(int64_t needed, const std::shared_ptr<DiskLanes::Lane>& lane) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
@@ -357,22 +373,9 @@ std::unique_ptr<LargeStateStore> Checkpoint::states(int64_t others_bytes, const 
   return std::make_unique<CheckpointStates>(std::move(folder), impl.clock, cancel);
 }
 
-void Checkpoint::drop_states() {
-  if (entry_ == nullptr) return;
-  CheckpointStore::Impl& impl = *store_->impl_;
-  MutexLock lock(&impl.mu);
-  if (entry_->claim != claim_) return;
-  ++entry_->faults;
-  ++entry_->removing;
-  impl.lanes.push(entry_->lane, [&impl, files = impl.directory, entry = entry_]() -> DiskLanes::After {
-    std::string failed;
-    for (int s = 0; s <= static_cast<int>(LargeState::kLast) && failed.empty(); ++s) {
-      failed = files->remove(entry->folder, name(static_cast<LargeState>(s)));
-    }
-    if (failed.empty()) failed = files->sync(entry->folder);
-    if (failed.empty()) --entry->removing;  // else nobody reads them, and none are saved
-    return [&impl, entry, failed] { impl.tell_failure(*entry, true, "states", failed); };
-  });
+std::function<void()> Checkpoint::states_dropper() const {
+  if (entry_ == nullptr) return nullptr;
+  return [impl = store_->impl_.get(), entry = entry_] { impl->drop_states(entry); };
 }
 
 void Checkpoint::drop() {

@@ -59,8 +59,9 @@ class Checkpoint {
   // the room that they have. `cancel`: of that computation, which does not wait for the disk then. Null: there is no room
   // for states. It may outlive the claim, not the store.
   std::unique_ptr<LargeStateStore> states(int64_t others_bytes, const std::atomic<bool>* cancel);
-  // All states that were saved, or are to be, are of no use: the device that computed them has failed.
-  void drop_states();
+  // To be called where a device fails that computes the matrix from here on. All states that were saved, or are to be, are
+  // of no use then, whoever has the matrix. It may outlive the claim, not the store. Null: there is no claim.
+  std::function<void()> states_dropper() const;
   // The matrix needs its files no more.
   void drop();
 

@@ -420,6 +420,7 @@ bool LargeJob::run(int device, Reservation memory) {
     blocks = matrix_.memory;
     plan = matrix_.plan;
     states = checkpoint_.states(operand_and_result_bytes(plan), &cancel_);
+    states_dropper_ = checkpoint_.states_dropper();
   }
   if (plan.operand_bytes() >= kTrimmedBytes) trim_heap();
   LargeControl control;
@@ -456,7 +457,7 @@ std::unique_ptr<Watchdog::Watch> LargeJob::watch(int device, const LargePlan& pl
         "", absl::Seconds(1)};
     // The device may still write to the memory, which run() keeps.
     act_on([&](LargeNext* next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-      checkpoint_.drop_states();
+      drop_states();
       end(error, next);
     });
     for (const int member : stages_->runner->members(device)) {  // any of them may be the one that hangs
@@ -477,6 +478,7 @@ void LargeJob::on_progress(const LargeProgress& progress) {
 
 void LargeJob::on_outcome(LargeOutcome outcome) {
   act_on([&](LargeNext* next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (outcome.status == LargeStatus::kFault) drop_states();  // the next call may go on from them
     if (state_ != State::kComputing) return;
     if (has_results(outcome)) {
       const absl::Duration compute = stages_->clock->now() - taken_;
@@ -488,11 +490,14 @@ void LargeJob::on_outcome(LargeOutcome outcome) {
     }
     if (outcome.status == LargeStatus::kFault || outcome.status == LargeStatus::kOutOfMemory) {
       record_fault(outcome);
-      if (outcome.status == LargeStatus::kFault) checkpoint_.drop_states();
       if (try_elsewhere(outcome.device_lost, next)) return;
     }
     end(error_of(outcome, stages_->runner->device(device_).name), next);
   });
+}
+
+void LargeJob::drop_states() {
+  if (const auto drop = std::exchange(states_dropper_, nullptr)) drop();
 }
 
 void LargeJob::record_fault(const LargeOutcome& outcome) {

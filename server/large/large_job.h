@@ -116,6 +116,8 @@ class LargeJob final : public LargeTask, public std::enable_shared_from_this<Lar
   // Has the device watched while it computes the plan. Null: it is not watched.
   std::unique_ptr<Watchdog::Watch> watch(int device, const LargePlan& plan);
   void on_outcome(LargeOutcome outcome);
+  // The device that computes has failed, or hangs.
+  void drop_states() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The device failed the matrix, or a gang lost a member over it.
   void record_fault(const LargeOutcome& outcome) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Puts the matrix, which its device has failed, back into the queue. False: no other device may take it, or enough
@@ -143,10 +145,11 @@ class LargeJob final : public LargeTask, public std::enable_shared_from_this<Lar
   bool finished_ ABSL_GUARDED_BY(mu_) = false;
   Error ending_ ABSL_GUARDED_BY(mu_);  // of kEnded
   RequestLabels labels_ ABSL_GUARDED_BY(mu_);
-  AdmittedLarge matrix_ ABSL_GUARDED_BY(mu_);       // from kUploading on; its memory is null again from kSending on
-  int copying_ ABSL_GUARDED_BY(mu_) = 0;            // chunks
-  bool read_due_ ABSL_GUARDED_BY(mu_) = false;      // when a chunk is copied
-  Checkpoint checkpoint_ ABSL_GUARDED_BY(mu_);      // empty: it does not survive the server
+  AdmittedLarge matrix_ ABSL_GUARDED_BY(mu_);   // from kUploading on; its memory is null again from kSending on
+  int copying_ ABSL_GUARDED_BY(mu_) = 0;        // chunks
+  bool read_due_ ABSL_GUARDED_BY(mu_) = false;  // when a chunk is copied
+  Checkpoint checkpoint_ ABSL_GUARDED_BY(mu_);  // empty: it does not survive the server
+  std::function<void()> states_dropper_ ABSL_GUARDED_BY(mu_);  // from kComputing on, and after the call's end
   bool saving_ ABSL_GUARDED_BY(mu_) = false;        // the operand, after commit: no progress until it is on disk
   bool results_kept_ ABSL_GUARDED_BY(mu_) = false;  // from commit on: their memory is reserved while it waits
   int device_ ABSL_GUARDED_BY(mu_) = 0;             // from kComputing on: the one that took it last

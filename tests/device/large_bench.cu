@@ -968,10 +968,34 @@ void time_values(int64_t order, Method method) {
   std::fflush(stdout);
 }
 
+// Eigenvalues alone of a definite G G^H are the squares of G's values, whose SVD may begin by an eigenbasis.
+void check_definite_values(int64_t order) {
+  const KroneckerProduct product = kronecker_product(order);
+  const int64_t n = product.order();
+  const std::unique_ptr<double[]> entries = entries_of(product);
+  const std::vector<double> reference = values_of(product);
+  const std::vector<int8_t> signs(static_cast<size_t>(n), 1);
+  LargeOptions options = options_of(Method::kFactored, Vectors::kNone);
+  options.kind = LargeKind::kHermitianFactor;
+  const Results r = decompose(plan_of({n, n, DType::kF64, Order::kColumnMajor}, options), entries.get(), signs.data());
+  double worst = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const double s = reference[static_cast<size_t>(n - 1 - i)];
+    worst = std::max(worst, std::fabs(value_at(r.values, DType::kF64, i) - s * s));
+  }
+  const double bound = 2 * (16 + 2 * static_cast<double>(n)) * 0x1p-53 * reference[0] * reference[0];
+  const bool good = r.outcome.status == LargeStatus::kOk && worst <= bound;
+  failures += good ? 0 : 1;
+  std::printf("VALUES   f64  n %5lld G G^H  %9.2f s call, error %.3f of the bound: %s %s\n", static_cast<long long>(n),
+              r.seconds, worst / bound, good ? "ok" : "FAILED", r.outcome.detail.c_str());
+  std::fflush(stdout);
+}
+
 void values() {
   for (const Method method : {Method::kAuto, Method::kJacobi}) {
     for (const int64_t order : {240, 1200, 2400, 9600}) time_values(order, method);
   }
+  for (const int64_t order : {240, 9600}) check_definite_values(order);
 }
 
 int main_of(int count, char** arguments) {

@@ -444,7 +444,7 @@ TEST_F(CheckpointStoreTest, StatesOfADeviceThatFailedAreNone) {
   {
     const HangingDisk disk(absl::BytesToHexString(token));
     ASSERT_TRUE(of_failed->due());
-    files.drop_states();
+    files.states_dropper()();
     HangingDisk::await();
     EXPECT_FALSE(of_failed->due());
     const auto states = states_of(files);

@@ -22,9 +22,11 @@ class LargeControls {
  public:
   void close() { set_open(false); }
   void open() { set_open(true); }
-  void answer(LargeOutcome outcome) {
+  // Without `obeying` a cancel changes nothing about it.
+  void answer(LargeOutcome outcome, bool obeying = true) {
     MutexLock lock(&mu_);
     outcome_ = std::move(outcome);
+    obeying_ = obeying;
   }
   // Each matrix has states of so many bytes, which `use` is given when it begins to be computed.
   void have_states(uint64_t bytes, std::function<void(LargeStateStore*)> use) {
@@ -83,7 +85,7 @@ class LargeControls {
       changed_.wait_until(&mu_, std::chrono::steady_clock::now() + std::chrono::milliseconds(1));
     }
     LargeOutcome outcome = outcome_;
-    if (control.cancel->load()) {
+    if (obeying_ && control.cancel->load()) {
       outcome = {};
       outcome.status = LargeStatus::kCancelled;
       ++cancelled_;
@@ -114,7 +116,7 @@ class LargeControls {
 
   Mutex mu_;
   CondVar changed_;
-  bool open_ = true;
+  bool open_ = true, obeying_ = true;
   int begun_ = 0, ended_ = 0, cancelled_ = 0, most_at_once_ = 0;
   std::vector<int> order_;
   LargeOutcome outcome_ = [] {

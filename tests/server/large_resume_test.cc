@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <memory>
 #include <string>
 #include <thread>
@@ -127,6 +128,14 @@ class LargeResumeTest : public ::testing::Test {
     EXPECT_EQ(error.reason, Reason::kResumeUnknown);
     EXPECT_EQ(error.field, "open.resume");
   }
+  // The bytes of a sweep's state that a new server finds.
+  uint64_t state_after_restart(const std::string& token) {
+    restart();
+    uint64_t found = 1;
+    controls_->have_states(1000, [&](LargeStateStore* states) { found = states->open(LargeState::kSweep); });
+    EXPECT_TRUE(take_all(resume(token)).summary.has_value());
+    return found;
+  }
   void await_checkpoints(int64_t matrices) {
     while (pipeline_->stats().checkpoints != matrices) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
@@ -250,21 +259,51 @@ TEST_F(LargeResumeTest, ADeviceGoesOnForOneWithoutMemory) {
 }
 
 TEST_F(LargeResumeTest, NobodyTakesTheStatesOfADeviceThatHangs) {
+  std::promise<void> saved;
   controls_->close();
-  controls_->have_states(1000, [&](LargeStateStore* states) { save_sweep(states, "rubbish"); });
+  controls_->have_states(1000, [&](LargeStateStore* states) {
+    save_sweep(states, "rubbish");
+    saved.set_value();  // it waits for its device again
+  });
   LargeCall& call = begin();
   const std::string token = call.upload(4, 2).resume;
   call.commit();
+  saved.get_future().wait();
   while (recorder_.factors().states == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   for (int i = 0; i < 20; ++i) clock_.advance(absl::Seconds(1));
   take_all(call);
   EXPECT_EQ(call.await_end().reason, Reason::kDeviceFault);
-  restart();
   monitor_.healthy = true;
-  uint64_t found = 1;
-  controls_->have_states(1000, [&](LargeStateStore* states) { found = states->open(LargeState::kSweep); });
-  EXPECT_TRUE(take_all(resume(token)).summary.has_value());
-  EXPECT_EQ(found, 0u);
+  EXPECT_EQ(state_after_restart(token), 0u);
+}
+
+// The call has ended before its device fails, or hangs. It may be resumed.
+TEST_F(LargeResumeTest, NobodyTakesTheStatesOfADeviceThatFailedWithoutACall) {
+  for (const bool hangs : {false, true}) {
+    std::promise<void> saved, may_end;
+    LargeOutcome outcome;
+    outcome.status = hangs ? LargeStatus::kCancelled : LargeStatus::kFault;
+    controls_->answer(outcome, false);
+    controls_->have_states(1000, [&](LargeStateStore* states) {
+      save_sweep(states, "rubbish");
+      saved.set_value();
+      may_end.get_future().wait();
+    });
+    const auto before = recorder_.factors().states;
+    LargeCall& call = begin();
+    const std::string token = call.upload(4, 2).resume;
+    call.commit();
+    saved.get_future().wait();
+    while (recorder_.factors().states == before) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    call.end();
+    if (hangs) {
+      for (int i = 0; i < 20; ++i) clock_.advance(absl::Seconds(1));
+      EXPECT_FALSE(monitor_.healthy);
+    }
+    may_end.set_value();
+    monitor_.healthy = true;
+    EXPECT_EQ(state_after_restart(token), 0u) << hangs;
+  }
 }
 
 TEST_F(LargeResumeTest, ACallThatEndsDoesNotWaitForTheDisk) {

@@ -100,7 +100,8 @@ uint64_t large_device_bytes(const LargePlan* plan) {
   const uint64_t slack = 2 * kTransferBytes + (uint64_t{64} << 20);
   if (plan->options.method == Method::kTridiagonal) return 8 * size(p.rows, p.cols) + slack;
   if (large::is_factored(*plan)) {
-    LargePlan svd = large::factor_svd_plan(*plan, p.cols, LargeKind::kHyperbolicSvd);
+    // A definite matrix has an ordinary one, which may begin by an eigenbasis.
+    LargePlan svd = large::factor_svd_plan(*plan, p.cols, LargeKind::kSvd);
     // M before G's SVD, or the basis behind it; the certificate's matrices.
     return large_device_bytes(&svd) + (plan->options.certificate ? 4 : 2) * size(p.rows, p.rows);
   }
