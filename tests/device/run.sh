@@ -320,8 +320,10 @@ soak() {
       narrow) narrow ;;
       several) several ;;
       ring)
-        "$bin/device_ring_bench"
-        "$bin/device_rank_faults"
+        failed=0
+        "$bin/device_ring_bench" || failed=1
+        "$bin/device_rank_faults" || failed=1
+        (exit $failed)
         ;;
       accuracy)
         for dtype in f64 c128; do

@@ -1,6 +1,7 @@
 // The device memory of one job: one allocation, cut into pieces, best fit. So a matrix finds the room of one that was
-// given back, and no small piece lies there. A job needs little more than its matrices take at once. A piece that is
-// given back may be cut again at once, because all work of the job is in one stream.
+// given back. Small pieces lie in what is left at the end, as long as that is less than a matrix. A job needs little
+// more than its matrices take at once. A piece that is given back may be cut again at once, because all work of the job
+// is in one stream.
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_DEVICE_DEVICE_ARENA_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_DEVICE_DEVICE_ARENA_H_
 

@@ -51,7 +51,7 @@ struct GramLoad {
   double slabs_of_sum;  // what a Gram matrix takes, as a part of what a slab takes
 
   // The time of so many splits, in units of what a block takes for a slab. Each block has a start and an end, each sum is
-  // written, and read by the next kernel. Fitted to device_gram_step_bench on an H100.
+  // written, and read by the next kernel. Both constants are estimates from times of device_gram_step_bench on an H100.
   double time(int splits) const {
     constexpr double kStartAndEnd = 4, kTransfer = 0.6;
     const int all = pairs * splits, rounds = (all + multiprocessors - 1) / multiprocessors;
