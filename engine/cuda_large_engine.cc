@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <limits>
 #include <set>
 #include <string>
 #include <utility>
@@ -43,10 +42,10 @@ class CudaLargeEngine final : public LargeEngine {
  public:
   CudaLargeEngine(const SvdserveCudaApi* api, int ordinal) : api_(api), ordinal_(ordinal) {}
 
-  LargeWorkspace memory(const LargePlan& plan) const override {
+  LargeWorkspace memory(const LargePlan& plan, uint64_t device_room) const override {
     // No memory is enough for what a GPU does not compute, so that the processor takes it.
-    if (is_for_processor(plan)) return {0, std::numeric_limits<uint64_t>::max()};
-    return {api_->large_host_bytes(&plan), api_->large_device_bytes(&plan)};
+    if (is_for_processor(plan)) return {0, kAnyRoom};
+    return api_->large_memory(&plan, device_room);
   }
 
   double predicted_seconds(const LargePlan& plan) const override {
@@ -58,7 +57,7 @@ class CudaLargeEngine final : public LargeEngine {
   LargeOutcome decompose(const LargePlan& plan, const LargeOperands& operands,
                          const LargeControl& control) const override {
     const SvdserveCudaLargeControl c{control.progress ? &tell : nullptr, &control, control.cancel,
-                                     cuda::states_to_cross(control.states)};
+                                     cuda::states_to_cross(control.states), control.device_room};
     SvdserveCudaLargeOutcome outcome{};
     api_->decompose_large(ordinal_, &plan, &operands, &c, &outcome);
     return outcome_of(outcome);
@@ -74,9 +73,9 @@ class CudaRingEngine final : public LargeEngine {
   CudaRingEngine(const SvdserveCudaApi* api, std::vector<int32_t> ordinals, RingMembers kind)
       : api_(api), ordinals_(std::move(ordinals)), kind_(kind) {}
 
-  LargeWorkspace memory(const LargePlan& plan) const override {
-    if (is_for_processor(plan)) return {0, std::numeric_limits<uint64_t>::max()};
-    return {api_->large_host_bytes(&plan), api_->ring_device_bytes(&plan)};
+  LargeWorkspace memory(const LargePlan& plan, uint64_t /*device_room*/) const override {
+    if (is_for_processor(plan)) return {0, kAnyRoom};
+    return {api_->large_memory(&plan, kAnyRoom).host_bytes, api_->ring_device_bytes(&plan)};
   }
 
   double predicted_seconds(const LargePlan& plan) const override {
@@ -90,7 +89,7 @@ class CudaRingEngine final : public LargeEngine {
   LargeOutcome decompose(const LargePlan& plan, const LargeOperands& operands,
                          const LargeControl& control) const override {
     const SvdserveCudaLargeControl c{control.progress ? &tell : nullptr, &control, control.cancel,
-                                     cuda::states_to_cross(control.states)};
+                                     cuda::states_to_cross(control.states), control.device_room};
     SvdserveCudaLargeOutcome outcome{};
     api_->decompose_ring(ordinals_.data(), static_cast<int32_t>(ordinals_.size()), kind_ == RingMembers::kRanks, &plan,
                          &operands, &c, &outcome);

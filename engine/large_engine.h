@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <iterator>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -67,9 +68,8 @@ constexpr bool has_signature(LargeKind k) { return k == LargeKind::kHyperbolicSv
 struct LargeOptions {
   LargeKind kind = LargeKind::kSvd;
   Triangle triangle = Triangle::kLower;  // of kHermitian
-  // SVDs: kAuto may start from an eigenbasis of the Gram matrix, but for values alone of more than 32768 columns; kJacobi
-  // never does. kHermitian: kTridiagonal, which is
-  // kAuto, or kFactored; kJacobi is kFactored without such a start. kHermitianFactor: kFactored, which is kAuto, or
+  // SVDs: kAuto may start from an eigenbasis of the Gram matrix, unless min(m, n) is above 32768; kJacobi never does.
+  // kHermitian: kTridiagonal, which is kAuto, or kFactored; kJacobi is kFactored without such a start. kHermitianFactor: kFactored, which is kAuto, or
   // kJacobi. kGeneral: kQr, which is kAuto, or kJacobi; that one leaves to kQr what misses its bound.
   Method method = Method::kAuto;
   // kNone: values alone. kFull: of kSvd the full bases, of kGeneral W beside V, of others none.
@@ -125,6 +125,9 @@ LargePlanOrError plan_large(const Problem& problem, const LargeOptions& options)
 // Whether a ring of members computes the sweeps of this plan. Else its first member computes all of it. That is so where
 // there are no sweeps, where a subspace may have the triplets, and where the strategy's sweep cannot be cut for members.
 bool sweeps_on_ring(const LargePlan& plan);
+
+// Bytes of a device's memory that a matrix may take.
+inline constexpr uint64_t kAnyRoom = std::numeric_limits<uint64_t>::max();
 
 // The memory that decompose() needs beside the operand and the results, in bytes.
 struct LargeWorkspace {
@@ -206,6 +209,9 @@ struct LargeControl {
   const std::atomic<bool>* cancel = nullptr;
   // Null: a decomposition begins with its operand, and leaves nothing behind.
   LargeStateStore* states = nullptr;
+  // Of the device's memory. Where that is less than the plan would like, matrices that are not used for a while lie in
+  // the host's memory meanwhile. The bits are the same.
+  uint64_t device_room = kAnyRoom;
 };
 
 enum class LargeStatus : uint8_t {
@@ -258,7 +264,8 @@ struct LargeOutcome : LargeReport {
 class LargeEngine {
  public:
   virtual ~LargeEngine() = default;
-  virtual LargeWorkspace memory(const LargePlan& plan) const = 0;
+  // With so much room on the device; device_bytes above it: the matrix does not fit.
+  virtual LargeWorkspace memory(const LargePlan& plan, uint64_t device_room = kAnyRoom) const = 0;
   // How long decompose() will take, as well as it can be known before. 0: it is not known.
   virtual double predicted_seconds(const LargePlan& /*plan*/) const { return 0; }
   // The most bytes of all states of a plan together, with the one that a new one replaces. 0: it has no states here.

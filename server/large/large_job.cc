@@ -430,6 +430,7 @@ bool LargeJob::run(int device, Reservation memory) {
     on_progress(progress);
   };
   control.cancel = &cancel_;
+  control.device_room = static_cast<uint64_t>(stages_->runner->device(device).memory_bytes);
   WatchedStates watched_states(states.get(), watched.get());
   control.states = states != nullptr ? &watched_states : nullptr;
   LargeOutcome outcome;

@@ -1,6 +1,7 @@
 // Large factors on a GPU: are they right, are the bits the same twice, and how long do they take beside cuSOLVER.
 //   device_large_bench [checks] [times] [eigen] [leading] [values] [profile]   all but the profile where nothing is named
 //   device_large_bench largest ORDER ...                                        singular values alone of these orders
+//   device_large_bench largest-vectors ORDER ...    U and V of these orders, in as little memory as may be
 // Checks print one line each, and the exit status says whether all passed. Residuals and orthogonality are computed by
 // the host's BLAS in complex double precision, values are held to LAPACK's dgesvj and zgesvj. Times: f64, U and V,
 // random normal unless said. "call" is from host memory to host memory, "compute" the device without transfers;
@@ -890,7 +891,7 @@ void leading() {
   }
 }
 
-// --- values alone ---------------------------------------------------------------------------------------------------
+// --- as large as fits -------------------------------------------------------------------------------------------------
 
 // B (x) C of square matrices with columns of 22-bit numbers: its entries are exact, and its singular values are the
 // products of theirs.
@@ -912,22 +913,31 @@ KroneckerProduct kronecker_product(int64_t order) {
           short_numbers(KroneckerProduct::kInner)};
 }
 
-std::unique_ptr<double[]> entries_of(const KroneckerProduct& product) {
-  const int64_t n = product.order(), q = product.inner.rows;
-  std::unique_ptr<double[]> entries(new double[static_cast<size_t>(n * n)]);
+// f(j) for j = 0 .. n - 1, on all cores.
+template <class F>
+void for_all(int64_t n, const F& f) {
   std::atomic<int64_t> next{0};
   std::vector<std::thread> threads(std::max(1U, std::thread::hardware_concurrency()));
   for (std::thread& thread : threads) {
     thread = std::thread([&] {
-      for (int64_t j = next++; j < n; j = next++) {
-        for (int64_t i = 0; i < n; ++i) {
-          entries[static_cast<size_t>(j * n + i)] =
-              product.outer.at(i / q, j / q).real() * product.inner.at(i % q, j % q).real();
-        }
-      }
+      for (int64_t j = next++; j < n; j = next++) f(j);
     });
   }
   for (std::thread& thread : threads) thread.join();
+}
+
+using Numbers = std::unique_ptr<double[]>;  // n x n, column-major
+Numbers unset_numbers(int64_t count) { return Numbers(new double[static_cast<size_t>(count)]); }
+
+Numbers entries_of(const KroneckerProduct& product) {
+  const int64_t n = product.order(), q = product.inner.rows;
+  Numbers entries = unset_numbers(n * n);
+  for_all(n, [&](int64_t j) {
+    for (int64_t i = 0; i < n; ++i) {
+      entries[static_cast<size_t>(j * n + i)] =
+          product.outer.at(i / q, j / q).real() * product.inner.at(i % q, j % q).real();
+    }
+  });
   return entries;
 }
 
@@ -947,7 +957,7 @@ std::vector<double> values_of(const KroneckerProduct& product) {
 void time_values(int64_t order, Method method) {
   const KroneckerProduct product = kronecker_product(order);
   const int64_t n = product.order();
-  const std::unique_ptr<double[]> entries = entries_of(product);
+  const Numbers entries = entries_of(product);
   const std::vector<double> reference = values_of(product);
   const LargePlan plan = plan_of({n, n, DType::kF64, Order::kColumnMajor}, options_of(method, Vectors::kNone));
   const double matrices = static_cast<double>(engine->memory(plan).device_bytes) / static_cast<double>(n * n * 8);
@@ -968,11 +978,104 @@ void time_values(int64_t order, Method method) {
   std::fflush(stdout);
 }
 
+using Vector = std::vector<double>;
+
+// A^T x, n x n.
+Vector multiply_transposed(const double* a, const Vector& x) {
+  const auto n = static_cast<int64_t>(x.size());
+  Vector y(x.size());
+  for_all(n, [&](int64_t j) {
+    double sums[8] = {};
+    for (int64_t i = 0; i < n; ++i) sums[i % 8] += a[j * n + i] * x[static_cast<size_t>(i)];
+    for (const double sum : sums) y[static_cast<size_t>(j)] += sum;
+  });
+  return y;
+}
+
+double norm(const Vector& x) {
+  double sum = 0;
+  for (const double entry : x) sum += entry * entry;
+  return std::sqrt(sum);
+}
+
+double distance(const Vector& x, const Vector& y) {
+  Vector rest(x.size());
+  for (size_t i = 0; i < x.size(); ++i) rest[i] = x[i] - y[i];
+  return norm(rest);
+}
+
+// U and V in as little memory as the plan says, so that matrices which are not used go to the host's memory. Where the GPU
+// has room for all at once, that is timed, too, and has the same bits. Values are held to the bound of `checks`. The certificate is the service's own. Beside it stand the errors of products
+// with one random vector x of norm one, computed on the host: |A^T x - V S U^T x| / |A|_F and |U^T x| - 1.
+void time_vectors(int64_t order) {
+  const KroneckerProduct product = kronecker_product(order);
+  const int64_t n = product.order();
+  const Numbers entries = entries_of(product), left = unset_numbers(n * n), right = unset_numbers(n * n);
+  const std::vector<double> reference = values_of(product);
+  LargeOptions options = options_of(Method::kJacobi);
+  options.certificate = true;
+  const LargePlan plan = plan_of({n, n, DType::kF64, Order::kColumnMajor}, options);
+  size_t unused = 0, total = 0;
+  check(cudaMemGetInfo(&unused, &total), "asking for the memory");
+  LargeControl control;
+  control.device_room = 1;
+  const LargeWorkspace plain = engine->memory(plan), memory = engine->memory(plan, control.device_room);
+  const double matrix = static_cast<double>(n * n * 8);
+  std::printf("VECTORS  f64  n %5lld  GPU of %.1f GB, all at once %.1f GB, now %.1f GB and %.1f GB of the host\n",
+              static_cast<long long>(n), 1e-9 * static_cast<double>(total),
+              1e-9 * static_cast<double>(plain.device_bytes), 1e-9 * static_cast<double>(memory.device_bytes),
+              1e-9 * static_cast<double>(memory.host_bytes));
+  std::fflush(stdout);
+  Vector values(static_cast<size_t>(n)), x(static_cast<size_t>(n));
+  const auto start = std::chrono::steady_clock::now();
+  const LargeOutcome outcome =
+      engine->decompose(plan, {entries.get(), nullptr, left.get(), values.data(), right.get()}, control);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  double worst = 0, frobenius_norm = 0;
+  for (size_t i = 0; i < values.size(); ++i) {
+    worst = std::max(worst, std::fabs(values[i] - reference[i]));
+    frobenius_norm += reference[i] * reference[i];
+  }
+  std::normal_distribution<double> number;
+  for (double& entry : x) entry = number(bits);
+  const double length = norm(x);
+  for (double& entry : x) entry /= length;
+  Vector from_left = multiply_transposed(left.get(), x);  // U^T x
+  const double off_norm = std::fabs(norm(from_left) - 1);
+  // V (S U^T x): the columns of V^T are the rows of V.
+  for (size_t i = 0; i < values.size(); ++i) from_left[i] *= values[i];
+  const Vector ours = multiply_transposed(right.get(), from_left);
+  const double off = distance(ours, multiply_transposed(entries.get(), x)) / std::sqrt(frobenius_norm);
+  const double bound = (16 + 2 * static_cast<double>(n)) * 0x1p-53, u = 0x1p-53 * static_cast<double>(n);
+  const bool good = outcome.status == LargeStatus::kOk && worst <= bound * reference[0] && outcome.residual <= 10 * u &&
+                    outcome.left_orthogonality <= 10 * u && outcome.right_orthogonality <= 10 * u && off <= 10 * u &&
+                    off_norm <= 10 * u;
+  failures += good ? 0 : 1;
+  std::printf(
+      "  %9.2f s call  %d sweeps, values %.3f of the bound, residual %.2f n u, |I - U^H U| %.2f n u, |I - V^H V| %.2f "
+      "n "
+      "u, products %.3f and %.3f n u, %.2f matrices: %s %s\n",
+      seconds, outcome.sweeps, worst / bound / reference[0], outcome.residual / u, outcome.left_orthogonality / u,
+      outcome.right_orthogonality / u, off / u, off_norm / u, static_cast<double>(memory.device_bytes) / matrix,
+      good ? "ok" : "FAILED", outcome.detail.c_str());
+  print_phases(outcome);
+  std::fflush(stdout);
+  if (plain.device_bytes > total / 10 * 9) return;
+  const Results all_at_once = decompose(plan, entries.get());
+  const auto same = [](const std::vector<std::byte>& a, const void* b) {
+    return std::memcmp(a.data(), b, a.size()) == 0;
+  };
+  const bool bits_agree = same(all_at_once.left, left.get()) && same(all_at_once.right, right.get()) &&
+                          same(all_at_once.values, values.data());
+  failures += bits_agree ? 0 : 1;
+  std::printf("  %9.2f s with all at once: %s\n", all_at_once.seconds, bits_agree ? "the same bits" : "OTHER BITS");
+}
+
 // Eigenvalues alone of a definite G G^H are the squares of G's values, whose SVD may begin by an eigenbasis.
 void check_definite_values(int64_t order) {
   const KroneckerProduct product = kronecker_product(order);
   const int64_t n = product.order();
-  const std::unique_ptr<double[]> entries = entries_of(product);
+  const Numbers entries = entries_of(product);
   const std::vector<double> reference = values_of(product);
   const std::vector<int8_t> signs(static_cast<size_t>(n), 1);
   LargeOptions options = options_of(Method::kFactored, Vectors::kNone);
@@ -1017,6 +1120,9 @@ int main_of(int count, char** arguments) {
   if (!parts.empty() && wanted("profile")) profile();
   if (!parts.empty() && parts[0] == "largest") {
     for (size_t i = 1; i < parts.size(); ++i) time_values(std::atoll(parts[i].c_str()), Method::kAuto);
+  }
+  if (!parts.empty() && parts[0] == "largest-vectors") {
+    for (size_t i = 1; i < parts.size(); ++i) time_vectors(std::atoll(parts[i].c_str()));
   }
   std::printf("%d failures\n", failures);
   return failures == 0 ? 0 : 1;

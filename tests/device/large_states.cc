@@ -32,9 +32,13 @@ bool same_bits(const LargeResult& a, const LargeResult& b) {
          a.left_bytes == b.left_bytes && a.right_bytes == b.right_bytes;
 }
 
+// Within so little memory of the device that matrices which are not used leave it.
+constexpr uint64_t kLittleRoom = 1;
+
 LargeResult run(const LargeEngine& engine, const LargePlan& plan, const Matrix& a, const std::vector<int8_t>& signature,
-                MemoryStates* states) {
+                MemoryStates* states, uint64_t room = kAnyRoom) {
   LargeControl control;
+  control.device_room = room;
   control.states = states;
   if (states != nullptr) control.cancel = &states->cancel;
   return run_large(engine, plan, a, signature, control);
@@ -51,6 +55,7 @@ void check(const LargeEngine& engine, const std::string& device, const Problem& 
                             std::to_string(static_cast<int>(options.kind)) + ", vectors " +
                             std::to_string(static_cast<int>(options.vectors));
   const LargeResult want = run(engine, plan, a, signature, nullptr);
+  expect(same_bits(want, run(engine, plan, a, signature, nullptr, kLittleRoom)), title, "other bits in little room");
   MemoryStates whole;
   expect(same_bits(want, run(engine, plan, a, signature, &whole)), title, "saving states changes bits");
   expect(whole.saved.size() >= 2, title, "there are too few states");  // in single precision one sweep may do
@@ -61,7 +66,12 @@ void check(const LargeEngine& engine, const std::string& device, const Problem& 
     (void)run(engine, plan, a, signature, &states);
     const auto sweeps = std::count(states.saved.begin(), states.saved.end(), LargeState::kSweep);
     states.never_stop();
+    MemoryStates again;
+    again.states = states.states;
     const LargeResult got = run(engine, plan, a, signature, &states);
+    const LargeResult in_little_room = run(engine, plan, a, signature, &again, kLittleRoom);
+    expect(same_bits(want, in_little_room), title,
+           ("other bits in little room after state " + std::to_string(count)).c_str());
     expect(same_bits(want, got), title, ("other bits after state " + std::to_string(count)).c_str());
     expect(got.outcome.resumed_sweeps == std::max<int64_t>(0, sweeps - 1), title, "sweeps are repeated");
   }

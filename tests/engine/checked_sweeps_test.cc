@@ -29,7 +29,7 @@ struct NarrowBlocks : host::HostLargeBackend<E> {
 
 class NarrowEngine : public LargeEngine {
  public:
-  LargeWorkspace memory(const LargePlan& /*plan*/) const override { return {}; }
+  LargeWorkspace memory(const LargePlan& /*plan*/, uint64_t /*device_room*/) const override { return {}; }
   LargeOutcome decompose(const LargePlan& plan, const LargeOperands& operands,
                          const LargeControl& control) const override {
     return is_complex(plan.problem.dtype) ? run<std::complex<double>>(plan, operands, control)

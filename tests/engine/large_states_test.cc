@@ -332,7 +332,7 @@ class TightEngine final : public LargeEngine {
     run(*this, c);
     limit_ = peak_;
   }
-  LargeWorkspace memory(const LargePlan& /*plan*/) const override { return {}; }
+  LargeWorkspace memory(const LargePlan& /*plan*/, uint64_t /*device_room*/) const override { return {}; }
   LargeOutcome decompose(const LargePlan& plan, const LargeOperands& operands,
                          const LargeControl& control) const override {
     const large::LargeWatch watch(control);

@@ -137,7 +137,7 @@ class RankEngine : public LargeEngine {
  public:
   RankEngine(int members, int64_t width, std::chrono::milliseconds deadline = std::chrono::minutes(5))
       : members_(members), width_(width), deadline_(deadline) {}
-  LargeWorkspace memory(const LargePlan& /*plan*/) const override { return {}; }
+  LargeWorkspace memory(const LargePlan& /*plan*/, uint64_t /*device_room*/) const override { return {}; }
   LargeOutcome decompose(const LargePlan& plan, const LargeOperands& operands,
                          const LargeControl& control) const override {
     return is_complex(plan.problem.dtype) ? run<std::complex<double>>(plan, operands, control)

@@ -138,7 +138,7 @@ class FakeLargeEngine final : public LargeEngine {
   FakeLargeEngine(std::shared_ptr<LargeControls> controls, std::function<LargeWorkspace(const LargePlan&)> memory)
       : controls_(std::move(controls)), memory_(std::move(memory)) {}
 
-  LargeWorkspace memory(const LargePlan& plan) const override { return memory_(plan); }
+  LargeWorkspace memory(const LargePlan& plan, uint64_t /*device_room*/) const override { return memory_(plan); }
   double predicted_seconds(const LargePlan& plan) const override { return static_cast<double>(plan.values); }
   uint64_t state_bytes(const LargePlan& /*plan*/) const override { return controls_->state_bytes(); }
   LargeOutcome decompose(const LargePlan& plan, const LargeOperands& operands,

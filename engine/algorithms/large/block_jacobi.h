@@ -244,10 +244,12 @@ class BlockJacobi {
       backend_.copy_triangle(a_, x_);
       backend_.copy_exponents(e_, f_, n_);
       backend_.normalize_columns(x_, f_, true);
-      if (tall_ != nullptr) release(a_);
+      if (left_columns_ == 0 || tall_ != nullptr) release(a_);
+      park(a_);
     } else {
       adjoint_without_noise(a_, e_, sorted_row_maxima_);
-      if (!vectors_ || tall_ != nullptr) release(a_);
+      if (left_columns_ == 0 || tall_ != nullptr) release(a_);
+      park(a_);
       if (!warm_start()) second_qr();
     }
     if (!outcome_.warm_started) limit_exponents(backend_.column_norms(x_, f_));
@@ -324,9 +326,11 @@ class BlockJacobi {
     backend_.herk(a_, square);
     without_qr_ = is_well_conditioned(square, w_);
     if (without_qr_) progress_.begin(parts(), kSvdStart);
+    if (without_qr_) park(a_);
     without_qr_ =
         without_qr_ && backend_.eigenbasis(square, w_, Precision::kDouble, progress_.between(0, kEigenbasisDone));
     backend_.release(square);
+    unpark(a_);
     if (!without_qr_) {
       backend_.normalize_columns(a_, e_, true);
       release(w_);
@@ -362,12 +366,15 @@ class BlockJacobi {
     backend_.stage("warm start");
     backend_.apply_exponents(x_, f_);
     View square = backend_.matrix(n_, n_);
-    w_ = backend_.matrix(n_, n_);
     backend_.herk(x_, square);
-    if (!backend_.eigenbasis(square, w_, Precision::kDouble, progress_.between(kGramDone, kEigenbasisDone))) {
+    park(x_);
+    w_ = backend_.matrix(n_, n_);
+    const bool found =
+        backend_.eigenbasis(square, w_, Precision::kDouble, progress_.between(kGramDone, kEigenbasisDone));
+    unpark(x_);
+    if (!found) {
       backend_.release(square);
-      backend_.release(w_);
-      w_ = {};
+      release(w_);
       return false;
     }
     x0_ = square;
@@ -387,6 +394,7 @@ class BlockJacobi {
       release(w_);
       release(x0_);
     }
+    park(x0_);
     outcome_.warm_started = true;
   }
 
@@ -414,21 +422,24 @@ class BlockJacobi {
       return;
     }
     if (right_columns_ == 0) return;  // the left basis is P Y
+    const auto diagonal = backend_.diagonal(b_);
+    park(b_);
     x0_ = backend_.matrix(n_, n_);
     backend_.copy(x_, x0_);
     backend_.copy_exponents(f_, f0_, n_);
-    const auto diagonal = backend_.diagonal(b_);
     solve_for_w_ = *std::min_element(diagonal.begin(), diagonal.end()) > solvable_diagonal();
+    if (!solve_for_w_) {
+      // The repair multiplies true columns.
+      if (spread(backend_.column_norms(x_, f_)) <= kPlainSpread) {
+        backend_.apply_exponents(x0_, f0_);
+      } else {
+        release(x0_);
+      }
+    }
+    park(x0_);
     if (solve_for_w_) return;
     w_ = backend_.matrix(n_, n_);
     backend_.set_identity(w_);
-    // The repair multiplies true columns.
-    if (spread(backend_.column_norms(x_, f_)) <= kPlainSpread) {
-      backend_.apply_exponents(x0_, f0_);
-    } else {
-      backend_.release(x0_);
-      x0_ = {};
-    }
   }
 
   // Step 3.
@@ -472,23 +483,30 @@ class BlockJacobi {
   void finish() {
     progress_.begin(parts(), kSvdPolish);
     backend_.stage("finish");
-    if (vectors_ && solve_for_w_) {
-      w_ = x0_;
-      View solution = backend_.matrix(n_, n_);
-      backend_.copy(x_, solution);
-      backend_.solve_lower(x0_, solution);
-      backend_.scale_solution(f0_, f_, solution);
-      w_ = solution;
-    }
+    if (vectors_ && solve_for_w_) solve_for_w();
     release(x0_);  // X before the sweeps has done what it was kept for
     // The Newton-Schulz step squares W's distance from orthogonality, some 10 n u after a solve or many rotations.
-    if (w_ && !hyperbolic_ && !outcome_.warm_started) newton_schulz_step(backend_, w_);
+    if (w_ && !hyperbolic_ && !outcome_.warm_started) {
+      park(x_);
+      newton_schulz_step(backend_, w_);
+    }
+    unpark(x_);
     const auto norms = sorted_norms();
     write_values(norms);
     if (!vectors_) return;
     unit_columns(norms);
     if (left_columns_ > 0) store_left();
     if (right_columns_ > 0) store_right();
+  }
+
+  // W := X_2^-1 (Y S). Leaves x_ parked.
+  void solve_for_w() {
+    w_ = backend_.matrix(n_, n_);
+    backend_.copy(x_, w_);
+    park(x_);
+    unpark(x0_);
+    backend_.solve_lower(x0_, w_);
+    backend_.scale_solution(f0_, f_, w_);
   }
 
   // The norms of x, descending among columns of equal sign, in the user's order of signs; the columns of x and w
@@ -544,8 +562,14 @@ class BlockJacobi {
     const int64_t rank =
         std::count_if(sorted.begin(), sorted.end(), [](const ScaledNorm& s) { return s.mantissa > 0; });
     // Columns count as orthogonal at own_tolerance(), so U is off by some n^1.6 u: 6 n u for n = 2048. No W hides that.
+    if (rank < n_ || hyperbolic_) park(w_);
     if (hyperbolic_ && outcome_.status == LargeStatus::kOk) newton_schulz_step(backend_, x_);
-    if (rank == n_) return;
+    if (rank < n_) complete_basis(rank);
+    unpark(w_);
+  }
+
+  // The columns of x from `rank` on become orthonormal to those before them.
+  void complete_basis(int64_t rank) {
     View rest = x_.columns(rank, n_ - rank);
     backend_.set_zero(rest);
     backend_.set_identity(rest.block(rank, 0, n_ - rank, n_ - rank));
@@ -561,18 +585,17 @@ class BlockJacobi {
 
   // Q times W, P Y or (hyperbolic) Y, in the operand's order of rows.
   void store_left() {
-    const bool second = bool(b_);
-    const View core = hyperbolic_ || second || without_qr_ ? x_ : w_;
+    const bool second = bool(b_), from_x = hyperbolic_ || second || without_qr_;
+    View& core = from_x ? x_ : w_;
     progress_.begin(parts(), kSvdLeft);
     if (second) backend_.permute_rows(core, inverse_order(inner_order_));
     if (without_qr_) return store_left_as_it_is();
+    if (right_columns_ > 0) park(from_x ? w_ : x_);
     if (tall_ != nullptr) return tall_->expand(core);
-    View left = backend_.matrix(m_, left_columns_);
-    const int64_t of_core = std::min(n_, left_columns_);
-    if (left_columns_ > n_ || m_ > n_) backend_.set_zero(left);
-    backend_.copy(core.columns(0, of_core), left.block(0, 0, n_, of_core));
-    if (left_columns_ > n_) backend_.set_identity(left.block(n_, n_, m_ - n_, left_columns_ - n_));
+    View left = m_ == n_ && left_columns_ == n_ ? std::exchange(core, {}) : bordered(core);
+    unpark(a_);
     backend_.apply_q(Op::kNone, a_, tau_, left, progress_.between(0, kLeftMade));
+    release(a_);
     backend_.permute_rows(left, inverse_order(row_order_));
     if (resident_left_ != nullptr) {
       *resident_left_ = left;
@@ -580,6 +603,17 @@ class BlockJacobi {
     }
     store(left, wide_);
     backend_.release(left);
+  }
+
+  // The leading columns of `core` above zeros, and of the identity where there are more. core is released.
+  View bordered(View& core) {
+    View left = backend_.matrix(m_, left_columns_);
+    const int64_t of_core = std::min(n_, left_columns_);
+    if (left_columns_ > n_ || m_ > n_) backend_.set_zero(left);
+    backend_.copy(core.columns(0, of_core), left.block(0, 0, n_, of_core));
+    if (left_columns_ > n_) backend_.set_identity(left.block(n_, n_, m_ - n_, left_columns_ - n_));
+    release(core);
+    return left;
   }
 
   void store_left_as_it_is() {
@@ -596,7 +630,10 @@ class BlockJacobi {
   void store_right() {
     progress_.begin(parts(), kSvdRight);
     const bool second = bool(b_);
-    View right = hyperbolic_ || second || without_qr_ ? w_ : x_;
+    View& core = hyperbolic_ || second || without_qr_ ? w_ : x_;
+    unpark(core);
+    unpark(b_);
+    View right = core;
     if (right_columns_ < n_) right = right.columns(0, right_columns_);
     if (second) backend_.apply_q(Op::kNone, b_, tau2_, right, progress_.between(0, 1));
     backend_.permute_rows(right, inverse_order(column_order_));
@@ -623,28 +660,34 @@ class BlockJacobi {
     backend_.stage("certificate");
     if (tall_ != nullptr) return certify_tall();
     const Problem& p = plan_.problem;
-    const int64_t k = n_;
     View u = loaded(operands_.left, p.rows, plan_.left_columns, false);
+    outcome_.left_orthogonality = distance_from_signature(u, false);
+    park(u);
     View v = loaded(operands_.right, plan_.right_rows, p.cols, true);
-    View product = backend_.matrix(std::max(u.cols, v.cols), std::max(u.cols, v.cols));
-    View square = product.block(0, 0, u.cols, u.cols);
-    backend_.herk(u, square);
-    outcome_.left_orthogonality = backend_.distance_from_signature(square, u.cols);
-    square = product.block(0, 0, v.cols, v.cols);
-    int64_t positive = v.cols;
-    if (hyperbolic_) {
-      positive = signed_square(v, square);
-    } else {
-      backend_.herk(v, square);
-    }
-    outcome_.right_orthogonality = backend_.distance_from_signature(square, positive);
-    backend_.release(product);
+    outcome_.right_orthogonality = distance_from_signature(v, hyperbolic_);
     if (outcome_.out_of_range) {  // some of S is +inf
       outcome_.residual = std::numeric_limits<double>::infinity();
       return;
     }
+    park(v);
+    unpark(u);
     View a = loaded(operands_.matrix, p.rows, p.cols, false);
-    outcome_.residual = residual(a, u.columns(0, k), v.columns(0, k));
+    outcome_.residual = residual(a, u.columns(0, n_), v.columns(0, n_));
+    for (View* view : {&a, &u, &v}) release(*view);
+  }
+
+  // |I - B^H B|_F, or |J - B^H J B|_F.
+  double distance_from_signature(View basis, bool with_signs) {
+    View square = backend_.matrix(basis.cols, basis.cols);
+    int64_t positive = basis.cols;
+    if (with_signs) {
+      positive = signed_square(basis, square);
+    } else {
+      backend_.herk(basis, square);
+    }
+    const double distance = backend_.distance_from_signature(square, positive);
+    backend_.release(square);
+    return distance;
   }
 
   // The same with the long basis where it was stored.
@@ -697,7 +740,7 @@ class BlockJacobi {
     return positive_;
   }
 
-  // |A - U S V^H|_F / |A|_F. a, u are overwritten. All columns by one power of two: what underflows is negligible.
+  // |A - U S V^H|_F / |A|_F. a, u are overwritten; v may be parked. All columns by one power of two: what underflows is negligible.
   double residual(View a, View u, View v) {
     int32_t* exponents = backend_.exponents(a.cols);
     backend_.normalize_columns(a, exponents, false);
@@ -705,7 +748,9 @@ class BlockJacobi {
     if (std::all_of(norms.begin(), norms.end(), is_zero)) return 0;
     const int32_t largest = backend_.apply_exponents(a, exponents);
     backend_.scale_columns(u, stored_values(largest));
-    backend_.gemm(Op::kNone, Op::kAdjoint, -1.0, u, v, 1.0, a);
+    for_column_groups(backend_, v, [&](int64_t first, View columns) {
+      backend_.gemm(Op::kNone, Op::kAdjoint, -1.0, u.columns(first, columns.cols), columns, 1.0, a);
+    });
     return frobenius(backend_.column_norms(a, nullptr), 0) / frobenius(norms, largest);
   }
 
@@ -730,6 +775,9 @@ class BlockJacobi {
     }
     return std::sqrt(sum);
   }
+
+  void park(View& view) { large::park(backend_, view); }
+  void unpark(View& view) { large::unpark(backend_, view); }
 
   void release_all() {
     for (View* view : {&a_, &b_, &x_, &x0_, &w_}) release(*view);
@@ -836,8 +884,10 @@ class BlockJacobi {
     archive.numbers(column_order_, n_);
     archive.numbers(inner_order_, n_);
     archive.matrix(b_, n_, n_);
+    park(b_);  // which was read; it is parked where it is written
     archive.scalars(tau2_, n_);
     archive.matrix(x0_, n_, n_);
+    park(x0_);
     archive.exponents(f0_, n_);
   }
 
@@ -926,6 +976,7 @@ class BlockJacobi {
     if (!read_state(LargeState::kStart, [this](auto& archive) { list_start(archive); })) return false;
     has_factors_state_ = needs_factors();
     if (has_factors_state_ && !read_factors()) return false;
+    park(a_);
     SweepsState state;
     if (!read_state(LargeState::kSweep, [&](auto& archive) { list_sweep(archive, state); })) return false;
     has_start_state_ = true;

@@ -50,23 +50,29 @@ struct SweepOperands {
   LargeView<E> x;
   int32_t* f = nullptr;
   LargeView<E> v;   // without data: W is not wanted
-  LargeView<E> x0;  // with f0: X as it was before V; without data: no repair
+  LargeView<E> x0;  // with f0: X as it was before V, perhaps parked; without data: no repair
   int32_t* f0 = nullptr;
   int64_t positive = 0;  // as PStep's
   int32_t smallest_exponent = kZeroColumn;
 };
 
-// V := V (3 I - V^H V) / 2: the distance of V's columns from orthonormal ones is squared.
+// V := V (3 I - V^H V) / 2: the distance of V's columns from orthonormal ones is squared. square: room for V^H V, or
+// without data.
 template <class Backend>
-void newton_schulz_step(Backend& backend, LargeView<typename Backend::Element> v) {
-  auto square = backend.matrix(v.cols, v.cols);
-  auto next = backend.matrix(v.rows, v.cols);
+void newton_schulz_step(Backend& backend, LargeView<typename Backend::Element> v,
+                        LargeView<typename Backend::Element> square = {}) {
+  const bool is_own = !square;
+  if (is_own) square = backend.matrix(v.cols, v.cols);
   backend.herk(v, square);
-  backend.copy(v, next);
-  backend.gemm(Op::kNone, Op::kNone, -0.5, v, square, 1.5, next);
-  backend.copy(next, v);
-  backend.release(next);
-  backend.release(square);
+  const auto room = backend.matrix(std::min(v.rows, kGroupOf<Backend>), v.cols);
+  for (int64_t first = 0; first < v.rows; first += kGroupOf<Backend>) {
+    const int64_t count = std::min(kGroupOf<Backend>, v.rows - first);
+    const auto rows = v.block(first, 0, count, v.cols), before = room.block(0, 0, count, v.cols);
+    backend.copy(rows, before);
+    backend.gemm(Op::kNone, Op::kNone, -0.5, before, square, 1.5, rows);
+  }
+  backend.release(room);
+  if (is_own) backend.release(square);
 }
 
 template <class Backend>
@@ -245,8 +251,11 @@ class BlockJacobiSweeps {
   void repair(const SweepOperands<E>& operands) {
     const auto [x, f, v, x0, f0, positive, smallest_exponent] = operands;
     backend_.stage("repair");
-    newton_schulz_step(backend_, v);
-    backend_.gemm(Op::kNone, Op::kNone, 1.0, x0, v, 0.0, x);
+    newton_schulz_step(backend_, v, x);  // x is computed anew
+    for_column_groups(backend_, x0, [&, v = v, x = x](int64_t first, LargeView<E> columns) {
+      const double beta = first == 0 ? 0 : 1;
+      backend_.gemm(Op::kNone, Op::kNone, 1.0, columns, v.block(first, 0, columns.cols, v.cols), beta, x);
+    });
     backend_.copy_exponents(f0, f, x.cols);
     backend_.normalize_columns(x, f, true);
   }

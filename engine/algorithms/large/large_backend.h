@@ -260,6 +260,11 @@ class TallOperand {
 //   uint64_t scalar_bytes(n)                 of scalars(n)
 //   std::vector<int32_t> tracked_pairs(x)    what p_step() knows of the pairs of x, whose skipping would change counters
 //   void track_pairs(x, width, tolerance, pairs)    p_step() knows that again, of an x with the same bits
+//   View park(a)                             all of a matrix() that is not used for a while. It may move to the host's
+//                                            memory, where there is too little of the back end's own. What is returned
+//                                            may go to park(), unpark(), release(), write_out() and for_column_groups()
+//   View unpark(a)                           the same matrix in the back end's memory, perhaps at another address
+//   bool is_parked(a)                        whether these columns have moved; copy() takes them as its first argument
 //   std::vector<PivotSweep> pivot_sweep_in_parts(strategy, blocks)  a sweep of its own: each pair of blocks once. A packed
 //                                            sweep goes through the parts in their order, too
 //
@@ -328,6 +333,55 @@ concept LargeBackend = requires(B& b, LargeView<typename B::Element> a, typename
   { b.distance_from_signature(a, int64_t{}) } -> std::same_as<double>;
   { b.phases() } -> std::same_as<std::vector<LargePhaseTime>>;
 };
+
+// --- matrices that are not used for a while ---------------------------------------------------------------------------
+
+template <class Backend>
+inline constexpr bool kParks = requires(Backend& backend, LargeView<typename Backend::Element> a) {
+  a = backend.park(a);
+  a = backend.unpark(a);
+  static_cast<bool>(backend.is_parked(a));
+};
+
+// Without data, or such functions of the back end, nothing happens.
+template <class Backend>
+void park(Backend& backend, LargeView<typename Backend::Element>& a) {
+  if constexpr (kParks<Backend>) {
+    if (a) a = backend.park(a);
+  }
+}
+template <class Backend>
+void unpark(Backend& backend, LargeView<typename Backend::Element>& a) {
+  if constexpr (kParks<Backend>) {
+    if (a) a = backend.unpark(a);
+  }
+}
+
+// Columns or rows that are as fast to multiply together as more of them; a back end may have a number of its own.
+inline constexpr int64_t kGroupOfLines = 4096;
+template <class Backend>
+inline constexpr int64_t kGroupOf = kGroupOfLines;
+template <class Backend>
+requires requires { Backend::kGroupOfLines; }
+inline constexpr int64_t kGroupOf<Backend> = Backend::kGroupOfLines;
+
+// f(first column, columns) for groups of a's columns, which may be parked.
+template <class Backend, class F>
+void for_column_groups(Backend& backend, LargeView<typename Backend::Element> a, const F& f) {
+  for (int64_t first = 0; first < a.cols; first += kGroupOf<Backend>) {
+    const auto columns = a.columns(first, std::min(kGroupOf<Backend>, a.cols - first));
+    if constexpr (kParks<Backend>) {
+      if (backend.is_parked(a)) {
+        const auto here = backend.matrix(columns.rows, columns.cols);
+        backend.copy(columns, here);
+        f(first, here);
+        backend.release(here);
+        continue;
+      }
+    }
+    f(first, columns);
+  }
+}
 
 }  // namespace svdserve::large
 #endif  // SVDSERVE_ENGINE_ALGORITHMS_LARGE_LARGE_BACKEND_H_

@@ -100,14 +100,13 @@ enum class SvdStart : uint8_t {
   kOneQr,  // hyperbolic
 };
 
-// Whether AUTO begins by an eigenbasis. Values alone need no second matrix for JACOBI, and an eigenbasis takes five. So a
-// large matrix of which only values are wanted goes without, and fits where two matrices do.
-inline constexpr int64_t kLargestStartOfValues = 32768;  // columns
+// Whether AUTO begins by an eigenbasis. That takes memory for four matrices or more beside the operand, and JACOBI at most
+// two at a time. So a matrix of more columns goes without, and fits where two matrices do.
+inline constexpr int64_t kLargestStartByEigenbasis = 32768;  // columns
 inline bool may_start_by_eigenbasis(const LargePlan& plan) {
-  const bool vectors = plan.left_columns > 0 || plan.right_rows > 0;
   const bool hyperbolic = plan.options.kind == LargeKind::kHyperbolicSvd;
   return !hyperbolic && plan.options.method != Method::kJacobi &&
-         (vectors || std::min(plan.problem.rows, plan.problem.cols) <= kLargestStartOfValues);
+         std::min(plan.problem.rows, plan.problem.cols) <= kLargestStartByEigenbasis;
 }
 
 // Unless the operand turns out to need another.

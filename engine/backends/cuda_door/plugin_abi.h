@@ -24,7 +24,7 @@ struct CUevent_st;
 
 extern "C" {
 
-enum { kSvdserveCudaAbiVersion = 13, kSvdserveCudaStructs = 10, kSvdserveCudaMaxPhases = 24 };
+enum { kSvdserveCudaAbiVersion = 14, kSvdserveCudaStructs = 11, kSvdserveCudaMaxPhases = 24 };
 
 struct SvdserveCudaDevice {
   char name[256];  // as the driver calls it
@@ -51,6 +51,7 @@ struct SvdserveCudaLargeControl {
   const void* user;
   const std::atomic<bool>* cancel;  // or null
   SvdserveCudaStates states;
+  uint64_t device_room;
 };
 
 // LargePhaseTime.
@@ -107,10 +108,8 @@ struct SvdserveCudaApi {
 
   // Null where large matrices are served; else why not, such as which library is missing.
   const char* (*large_refusal)(void);
-  // Memory of a large matrix while it is decomposed. The device's, where no memory is enough for a problem that is not
-  // served, and the host's beside operand and results.
-  uint64_t (*large_device_bytes)(const svdserve::LargePlan* plan);
-  uint64_t (*large_host_bytes)(const svdserve::LargePlan* plan);
+  // LargeEngine::memory(). No device's memory is enough for a problem that is not served.
+  svdserve::LargeWorkspace (*large_memory)(const svdserve::LargePlan* plan, uint64_t device_room);
   uint64_t (*large_state_bytes)(const svdserve::LargePlan* plan);  // LargeEngine::state_bytes(), of rings as well
   // Blocks until the results are written. The outcome says what went wrong. Calls at once share the device.
   void (*decompose_large)(int32_t device, const svdserve::LargePlan* plan, const svdserve::LargeOperands* operands,
@@ -158,6 +157,7 @@ inline constexpr CrossingStruct kCrossingStructs[kSvdserveCudaStructs] = {
     crossing<Plan>("Plan"),
     crossing<DeviceBatch>("DeviceBatch"),
     crossing<LargePlan>("LargePlan"),
+    crossing<LargeWorkspace>("LargeWorkspace"),
     crossing<LargeOperands>("LargeOperands"),
     crossing<LargeProgress>("LargeProgress"),
     crossing<SvdserveCudaStates>("SvdserveCudaStates"),

@@ -156,6 +156,10 @@ class RingBackend {
   }
   bool cholesky(View a) { return at_home().cholesky(a); }
   double distance_from_signature(View a, int64_t positive) { return at_home().distance_from_signature(a, positive); }
+  View park(View a) requires large::kParks<Home> { return at_home().park(a); }
+  View unpark(View a) requires large::kParks<Home> { return at_home().unpark(a); }
+  static constexpr int64_t kGroupOfLines = large::kGroupOf<Home>;
+  bool is_parked(View a) const requires large::kParks<Home> { return home_.is_parked(a); }
   // States, as Home has them. Those of Home alone have another sweep.
   std::string identity() const requires requires(const Home& home) { home.identity(); }
   {

@@ -27,7 +27,7 @@ std::optional<int64_t> LargeRunner::working_bytes(const LargePlan& plan, int ind
   const LargeDevice& by = device(index);
   const int64_t order = std::min(plan.problem.rows, plan.problem.cols);
   if (by.is_gang() && (order < by.least_order || !sweeps_on_ring(plan))) return std::nullopt;
-  const LargeWorkspace memory = by.engine->memory(plan);
+  const LargeWorkspace memory = by.engine->memory(plan, static_cast<uint64_t>(by.memory_bytes));
   if (std::cmp_greater(memory.device_bytes, by.memory_bytes)) return std::nullopt;
   constexpr auto kMost = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
   return static_cast<int64_t>(std::min(memory.host_bytes, kMost));

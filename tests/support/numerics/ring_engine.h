@@ -34,7 +34,7 @@ class RingTestEngineOf : public LargeEngine {
   RingTestEngineOf(int members, int64_t width, std::chrono::milliseconds deadline = std::chrono::minutes(5),
                    bool checkpoints = true)
       : members_(members), width_(width), deadline_(deadline), checkpoints_(checkpoints) {}
-  LargeWorkspace memory(const LargePlan& /*plan*/) const override { return {}; }
+  LargeWorkspace memory(const LargePlan& /*plan*/, uint64_t /*device_room*/) const override { return {}; }
   LargeOutcome decompose(const LargePlan& plan, const LargeOperands& operands,
                          const LargeControl& control) const override {
     return is_complex(plan.problem.dtype) ? run<std::complex<double>>(plan, operands, control)

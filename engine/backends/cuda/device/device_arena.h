@@ -2,12 +2,16 @@
 // given back. Small pieces lie in what is left at the end, as long as that is less than a matrix. A job needs little
 // more than its matrices take at once. A piece that is given back may be cut again at once, because all work of the job
 // is in one stream.
+// A job that has less memory than it would like has allocations of their own for large pieces. They leave no gaps, and a
+// matrix that moves to the host's memory gives its room to others.
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_DEVICE_DEVICE_ARENA_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_DEVICE_DEVICE_ARENA_H_
 
 #include <cstdint>
+#include <functional>
 #include <iterator>
 #include <map>
+#include <utility>
 
 namespace svdserve::cuda {
 
@@ -20,14 +24,34 @@ class DeviceArena {
 
   DeviceArena(void* memory, uint64_t bytes) : base_(static_cast<char*>(memory)) { free_[0] = bytes; }
 
+  // Allocations of their own, of at most `bytes` together. allocate may return null. release waits for work on them.
+  struct Allocations {
+    uint64_t bytes = 0;
+    std::function<void*(uint64_t bytes)> allocate;
+    std::function<void(void*)> release;
+  };
+  // memory, of so many bytes: for small pieces.
+  DeviceArena(void* memory, uint64_t bytes, Allocations large) : DeviceArena(memory, bytes) {
+    large_ = std::move(large);
+  }
+  ~DeviceArena() {
+    for (const auto& [piece, bytes] : own_) large_.release(piece);
+  }
+  DeviceArena(const DeviceArena&) = delete;
+  DeviceArena& operator=(const DeviceArena&) = delete;
+
+  // Whether matrices that are not used for a while should leave.
+  bool is_short() const { return static_cast<bool>(large_.allocate); }
+
   // Null: there is no piece so large.
   void* take(uint64_t bytes) {
     const uint64_t size = aligned(bytes);
+    if (is_short() && size >= kLargePiece) return allocate(size);
     auto best = free_.end();
     for (auto it = free_.begin(); it != free_.end(); ++it) {
       if (it->second >= size && (best == free_.end() || it->second < best->second)) best = it;
     }
-    if (best == free_.end()) return nullptr;
+    if (best == free_.end()) return is_short() ? allocate(size) : nullptr;
     const auto [at, room] = *best;
     free_.erase(best);
     if (room > size) free_[at + size] = room - size;
@@ -35,6 +59,12 @@ class DeviceArena {
     return base_ + at;
   }
   void give_back(const void* piece) {
+    if (const auto it = own_.find(const_cast<void*>(piece)); it != own_.end()) {
+      large_.bytes += it->second;
+      large_.release(it->first);
+      own_.erase(it);
+      return;
+    }
     const auto at = static_cast<uint64_t>(static_cast<const char*>(piece) - base_);
     const auto it = taken_.find(at);
     if (it == taken_.end()) return;
@@ -53,14 +83,27 @@ class DeviceArena {
     }
   }
   uint64_t largest_piece() const {
-    uint64_t largest = 0;
+    uint64_t largest = large_.bytes;
     for (const auto& [at, room] : free_) largest = room > largest ? room : largest;
     return largest;
   }
 
  private:
+  static constexpr uint64_t kLargePiece = uint64_t{64} << 20;
+
+  void* allocate(uint64_t size) {
+    if (size > large_.bytes) return nullptr;
+    void* const piece = large_.allocate(size);
+    if (piece == nullptr) return nullptr;
+    large_.bytes -= size;
+    own_[piece] = size;
+    return piece;
+  }
+
   char* base_;
   std::map<uint64_t, uint64_t> free_, taken_;  // offset, bytes
+  Allocations large_;                          // bytes: those that are left
+  std::map<void*, uint64_t> own_;
 };
 
 }  // namespace svdserve::cuda

@@ -1,5 +1,7 @@
 #include "engine/backends/cuda/large/cuda_large_backend.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cassert>
 #include <cmath>
@@ -44,6 +46,29 @@ void by_type(DType dtype, F f) {
   }
 }
 
+// Memory of the host that goes back to the system with the last copy of the pointer.
+template <class E>
+std::shared_ptr<E> host_pages(uint64_t bytes) {
+  void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) {
+    throw LargeStop{LargeStatus::kOutOfMemory,
+                    "a large matrix needs " + std::to_string(bytes) + " bytes more of the host's memory"};
+  }
+  (void)madvise(memory, bytes, MADV_HUGEPAGE);
+  return {static_cast<E*>(memory), [bytes](E* m) { (void)munmap(m, bytes); }};
+}
+
+// A matrix as the host has it.
+template <class E>
+Problem as_problem(large::LargeView<E> a) {
+  Problem problem;
+  problem.rows = a.rows;
+  problem.cols = a.cols;
+  problem.dtype = kIsComplex<E> ? DType::kC128 : DType::kF64;
+  problem.order = Order::kColumnMajor;
+  return problem;
+}
+
 }  // namespace
 
 template <class E>
@@ -84,7 +109,36 @@ LargeView<E> CudaLargeBackend<E>::matrix(int64_t rows, int64_t cols) {
 
 template <class E>
 void CudaLargeBackend<E>::release(View view) {
-  arena_.give_back(view.data);
+  if (parked_.erase(view.data) == 0) arena_.give_back(view.data);
+}
+
+template <class E>
+auto CudaLargeBackend<E>::park(View a) -> View {
+  if (!arena_.is_short() || is_parked(a) || a.rows == 0 || a.cols == 0) return a;
+  const uint64_t bytes = bytes_of(a);
+  Parked parked{host_pages<E>(bytes), bytes};
+  View there{parked.memory.get(), a.rows, a.cols, a.rows};
+  store(a, false, there.data, as_problem(a));
+  release(a);
+  parked_[there.data] = std::move(parked);
+  return there;
+}
+
+template <class E>
+auto CudaLargeBackend<E>::unpark(View a) -> View {
+  if (!is_parked(a)) return a;
+  View here = matrix(a.rows, a.cols);
+  copy(a, here);
+  release(a);
+  return here;
+}
+
+template <class E>
+auto CudaLargeBackend<E>::find_parked(View a) const -> const Parked* {
+  auto it = parked_.upper_bound(a.data);
+  if (it == parked_.begin()) return nullptr;
+  const Parked& parked = std::prev(it)->second;
+  return a.data < parked.memory.get() + parked.bytes / sizeof(E) ? &parked : nullptr;
 }
 
 template <class E>
@@ -364,25 +418,33 @@ void CudaLargeBackend<E>::scale_solution(const int32_t* f, const int32_t* g, Vie
 
 template <class E>
 template <class Gather>
-void CudaLargeBackend<E>::permute(View a, const std::vector<int64_t>& perm) {
-  if (a.rows == 0 || a.cols == 0) return;
-  if (std::is_sorted(perm.begin(), perm.end())) return;
-  int64_t* const order = upload(perm);
+void CudaLargeBackend<E>::permute(View a, const int64_t* order) {
   View result = matrix(a.rows, a.cols);
   each(a, Gather{a, result, order});
   copy(result, a);
   release(result);
-  arena_.give_back(order);
 }
 
 template <class E>
 void CudaLargeBackend<E>::permute_rows(View a, const std::vector<int64_t>& perm) {
-  permute<GatherRows<E>>(a, perm);
+  if (a.rows == 0 || a.cols == 0 || std::is_sorted(perm.begin(), perm.end())) return;
+  int64_t* const order = upload(perm);
+  const int64_t group = std::max<int64_t>(1, kMoved / a.rows);
+  for (int64_t j = 0; j < a.cols; j += group) {
+    permute<GatherRows<E>>(a.columns(j, std::min(group, a.cols - j)), order);
+  }
+  arena_.give_back(order);
 }
 
 template <class E>
 void CudaLargeBackend<E>::permute_columns(View a, const std::vector<int64_t>& perm) {
-  permute<GatherColumns<E>>(a, perm);
+  if (a.rows == 0 || a.cols == 0 || std::is_sorted(perm.begin(), perm.end())) return;
+  int64_t* const order = upload(perm);
+  const int64_t group = std::max<int64_t>(16, kMoved / a.cols / 16 * 16);
+  for (int64_t i = 0; i < a.rows; i += group) {
+    permute<GatherColumns<E>>(a.block(i, 0, std::min(group, a.rows - i), a.cols), order);
+  }
+  arena_.give_back(order);
 }
 
 template <class E>
@@ -400,6 +462,10 @@ void CudaLargeBackend<E>::permute_exponents(int32_t* f, const std::vector<int64_
 template <class E>
 void CudaLargeBackend<E>::copy(View a, View b) {
   if (a.rows == 0 || a.cols == 0) return;
+  if (is_parked(a)) {
+    (void)load(a.data, as_problem(a), false, b);
+    return;
+  }
   const auto bytes = [](int64_t n) { return static_cast<size_t>(n) * sizeof(E); };
   require(cudaMemcpy2DAsync(b.data, bytes(b.ld), a.data, bytes(a.ld), bytes(a.rows), size(a.cols),
                             cudaMemcpyDeviceToDevice, lane_.stream),
@@ -674,12 +740,17 @@ std::vector<double> CudaLargeBackend<E>::diagonal(View a) {
 
 template <class E>
 double CudaLargeBackend<E>::distance_from_signature(View a, int64_t positive) {
-  View difference = matrix(a.rows, a.cols);
-  each(a, MinusSignature<E>{a, difference, positive});
+  if (a.cols == 0) return 0;
+  const int64_t group = std::min(a.cols, std::max<int64_t>(1, kMoved / a.rows));
+  View difference = matrix(a.rows, group);
   double sum = 0;
-  for (const ScaledNorm& norm : column_norms(difference, nullptr)) {
-    const double x = std::ldexp(norm.mantissa, norm.exponent);
-    sum += x * x;
+  for (int64_t j = 0; j < a.cols; j += group) {
+    const View columns = difference.columns(0, std::min(group, a.cols - j));
+    each(columns, MinusSignature<E>{a, columns, j, positive});
+    for (const ScaledNorm& norm : column_norms(columns, nullptr)) {
+      const double x = std::ldexp(norm.mantissa, norm.exponent);
+      sum += x * x;
+    }
   }
   release(difference);
   return std::sqrt(sum);

@@ -47,11 +47,17 @@ class CudaLargeBackend {
   // All arguments must outlive the object.
   CudaLargeBackend(LargeLane& lane, DeviceArena& arena, const LargeWatch& watch);
 
+  // Elements at once that are moved within a matrix.
+  static constexpr int64_t kMoved = int64_t{1} << 25;
+
   // --- memory -----------------------------------------------------------------------------------------------------
 
   View matrix(int64_t rows, int64_t cols);
   static int64_t leading_dimension(int64_t rows) { return (rows + 15) / 16 * 16; }
   void release(View view);
+  View park(View a);
+  View unpark(View a);
+  bool is_parked(View a) const { return find_parked(a) != nullptr; }
   int32_t* exponents(int64_t n);
   void release(int32_t* f);
   E* scalars(int64_t n);
@@ -124,6 +130,7 @@ class CudaLargeBackend {
   // Pieces lie in pinned memory.
   template <class Take>
   void write_out(View a, const Take& take) {
+    if (is_parked(a)) return take(a.data, bytes_of(a));
     for_pieces(a, [&](View piece) {
       fetch_columns(piece, lane_.pinned[0]);
       take(lane_.pinned[0], bytes_of(piece));
@@ -184,6 +191,11 @@ class CudaLargeBackend {
     GramStepPair* device = nullptr;
   };
   struct Lines;  // an operand or result as runs of elements
+  // A matrix in the host's memory, whose columns have no gaps.
+  struct Parked {
+    std::shared_ptr<E> memory;
+    uint64_t bytes = 0;
+  };
 
   // A piece of the arena. Throws LargeStop where none is so large.
   template <class T>
@@ -211,8 +223,10 @@ class CudaLargeBackend {
   void each(int64_t rows, int64_t cols, F f);
   template <class F>
   void each(View a, F f);
+  // Of whole rows or columns that lie in `a`.
   template <class Gather>
-  void permute(View a, const std::vector<int64_t>& perm);
+  void permute(View a, const int64_t* order);
+  const Parked* find_parked(View a) const;
   Norms norms_of(View x);
   void give_back(const Norms& norms);
   void count(double multiply_adds_twice);
@@ -249,6 +263,7 @@ class CudaLargeBackend {
     int64_t blocks = 0, room = 0;
     int* versions = nullptr;  // of `room` blocks
   } tracked_;                 // GramStepVersions
+  std::map<const E*, Parked> parked_;
   char* p_step_workspace_ = nullptr;
   uint64_t p_step_bytes_ = 0;
   std::map<const large::BlockPair*, PairList> pair_lists_;

@@ -24,17 +24,41 @@ void copy_text(const std::string& from, char (&to)[N]) {
   std::snprintf(to, N, "%s", from.c_str());
 }
 
+// Where a job has less memory than it would like: for its small pieces.
+constexpr uint64_t kSmallPiecesBytes = uint64_t{256} << 20;
+
 // The memory of one job, freed at its end.
 class JobMemory {
  public:
-  explicit JobMemory(uint64_t bytes) { require(cudaMalloc(&memory_, bytes), "allocating a large matrix's memory"); }
-  ~JobMemory() { (void)cudaFree(memory_); }
+  // is_short: of these bytes, large pieces are allocated one by one.
+  JobMemory(uint64_t bytes, bool is_short) {
+    const uint64_t at_once = is_short ? std::min(bytes, kSmallPiecesBytes) : bytes;
+    require(cudaMalloc(&memory_, at_once), "allocating a large matrix's memory");
+    if (!is_short) {
+      arena_ = std::make_unique<DeviceArena>(memory_, at_once);
+      return;
+    }
+    const auto allocate = [](uint64_t size) -> void* {
+      void* piece = nullptr;
+      if (cudaMalloc(&piece, size) == cudaSuccess) return piece;
+      (void)cudaGetLastError();
+      return nullptr;
+    };
+    arena_ = std::make_unique<DeviceArena>(
+        memory_, at_once,
+        DeviceArena::Allocations{bytes - at_once, allocate, [](void* piece) { (void)cudaFree(piece); }});
+  }
+  ~JobMemory() {
+    arena_.reset();
+    (void)cudaFree(memory_);
+  }
   JobMemory(const JobMemory&) = delete;
   JobMemory& operator=(const JobMemory&) = delete;
-  void* get() const { return memory_; }
+  DeviceArena& arena() { return *arena_; }
 
  private:
   void* memory_ = nullptr;
+  std::unique_ptr<DeviceArena> arena_;
 };
 
 template <class E>
@@ -66,17 +90,47 @@ uint64_t p_step_bytes(int64_t n) {
   return std::max(narrow, gram_step_workspace_bytes<E>(pairs, 128));
 }
 
-// Singular values alone: the tall matrix and its copy when it is permuted, or the tall matrix and X, or X and its copy.
-// An eigenbasis has X, the Gram matrix, the basis, and four for cuSOLVER's. Small pieces: a QR, the triangles of two, the
-// p-steps, which pairs are known, and the lists of pairs.
+// What an SVD needs beside its matrices: a QR, the triangles of two, the p-steps, which pairs are known, the lists of
+// pairs, and the lines that are moved within a matrix at once.
+template <class E>
+uint64_t small_pieces_bytes(int64_t m, int64_t n) {
+  const int64_t blocks = n / 32 + 2;
+  const uint64_t moved =
+      std::min(matrix_bytes<E>(m, m), CudaLargeBackend<E>::kMoved * sizeof(E) + 64 * matrix_bytes<E>(m, 1));
+  return Reflectors<E>::workspace_bytes(n) + 2 * CudaLargeBackend<E>::scalar_bytes(n) + p_step_bytes<E>(n) + moved +
+         static_cast<uint64_t>(GramStepVersions::ints(blocks) * 4 + blocks * blocks * 8);
+}
+
+// Singular values alone: the tall matrix and X, or X and R^H of its own QR. An eigenbasis has X, the Gram matrix, the
+// basis, and four for cuSOLVER's.
 template <class E>
 uint64_t values_bytes(const LargePlan& plan) {
   const int64_t m = std::max(plan.problem.rows, plan.problem.cols), n = std::min(plan.problem.rows, plan.problem.cols);
   const uint64_t tall = matrix_bytes<E>(m, n), square = matrix_bytes<E>(n, n);
-  const uint64_t matrices = std::max(2 * tall, large::may_start_by_eigenbasis(plan) ? 7 * square : 2 * square);
-  const int64_t blocks = n / 32 + 2;
-  return matrices + Reflectors<E>::workspace_bytes(n) + 2 * CudaLargeBackend<E>::scalar_bytes(n) + p_step_bytes<E>(n) +
-         static_cast<uint64_t>(GramStepVersions::ints(blocks) * 4 + blocks * blocks * 8);
+  return std::max(tall + square, large::may_start_by_eigenbasis(plan) ? 7 * square : 2 * square) +
+         small_pieces_bytes<E>(m, n);
+}
+
+// With vectors, where matrices that are not used for a while leave. Two at a time: the tall matrix and its left basis; X and
+// W; in the certificate a basis and its Gram matrix, or the operand and U. An eigenbasis is there with the Gram matrix, and
+// cuSOLVER's has four more. A group of lines comes on top.
+template <class E>
+uint64_t parking_bytes(const LargePlan& plan) {
+  const bool wide = plan.problem.rows < plan.problem.cols;
+  const int64_t m = std::max(plan.problem.rows, plan.problem.cols), n = std::min(plan.problem.rows, plan.problem.cols);
+  const int64_t left = wide ? plan.right_rows : plan.left_columns;
+  const uint64_t tall = matrix_bytes<E>(m, n), basis = matrix_bytes<E>(m, std::max(n, left));
+  uint64_t matrices = std::max(tall + basis, (large::may_start_by_eigenbasis(plan) ? 6 : 2) * matrix_bytes<E>(n, n));
+  if (plan.options.certificate) matrices = std::max(matrices, basis + matrix_bytes<E>(left, left));
+  return matrices + matrix_bytes<E>(m, large::kGroupOfLines) + small_pieces_bytes<E>(m, n);
+}
+
+// What leaves: A' and Q, R_2 and Q_2, X_2, and X or W; or the bases in the certificate.
+uint64_t parked_bytes(const LargePlan& plan) {
+  const auto m = static_cast<uint64_t>(std::max(plan.problem.rows, plan.problem.cols));
+  const auto n = static_cast<uint64_t>(std::min(plan.problem.rows, plan.problem.cols));
+  const auto bases = static_cast<uint64_t>(plan.problem.rows * plan.left_columns + plan.right_rows * plan.problem.cols);
+  return std::max(m * n + 3 * n * n, bases) * (is_complex(plan.problem.dtype) ? sizeof(Complex) : sizeof(double));
 }
 
 }  // namespace
@@ -86,39 +140,58 @@ const char* large_refusal() {
   return refusal.empty() ? nullptr : refusal.c_str();
 }
 
-// Room for these: the tall matrix and its copy when it is permuted; X, its copy, W and the Gram matrix. The workspace of
+namespace {
+
+bool has_vectors(const LargePlan& plan) { return plan.left_columns > 0 || plan.right_rows > 0; }
+
+uint64_t slack_bytes(const Problem& p) {
+  return 2 * kTransferBytes + (uint64_t{64} << 20) + static_cast<uint64_t>(std::max(p.rows, p.cols)) * 1024;
+}
+
+// With room for these: the tall matrix and its copy when it is permuted; X, its copy, W and the Gram matrix. The workspace of
 // the eigenbasis, the left basis, its copy and the rest come on top. TRIDIAGONAL: M, V, a product, a copy, and four for
-// the eigenbasis: cuSOLVER's, ours takes two. FACTORED: the SVD of G, and matrices of M's order. A general matrix without Xgeev: no memory is enough, so
-// that the processor takes it.
-uint64_t large_device_bytes(const LargePlan* plan) {
-  const Problem& p = plan->problem;
-  if (plan->options.kind == LargeKind::kGeneral) {
-    return libraries().has_geev() ? general_eigenproblem_device_bytes(*plan) : std::numeric_limits<uint64_t>::max();
+// the eigenbasis: cuSOLVER's, ours takes two. FACTORED: the SVD of G, and matrices of M's order. A general matrix without
+// Xgeev: no memory is enough, so that the processor takes it.
+uint64_t plain_device_bytes(const LargePlan& plan) {
+  const Problem& p = plan.problem;
+  if (plan.options.kind == LargeKind::kGeneral) {
+    return libraries().has_geev() ? general_eigenproblem_device_bytes(plan) : kAnyRoom;
   }
   const bool complex = is_complex(p.dtype);
   const auto size = complex ? matrix_bytes<Complex> : matrix_bytes<double>;
-  const uint64_t slack = 2 * kTransferBytes + (uint64_t{64} << 20);
-  if (plan->options.method == Method::kTridiagonal) return 8 * size(p.rows, p.cols) + slack;
-  if (large::is_factored(*plan)) {
+  if (plan.options.method == Method::kTridiagonal) return 8 * size(p.rows, p.cols) + slack_bytes(p);
+  if (large::is_factored(plan)) {
     // A definite matrix has an ordinary one, which may begin by an eigenbasis.
-    LargePlan svd = large::factor_svd_plan(*plan, p.cols, LargeKind::kSvd);
+    const LargePlan svd = large::factor_svd_plan(plan, p.cols, LargeKind::kSvd);
     // M before G's SVD, or the basis behind it; the certificate's matrices.
-    return large_device_bytes(&svd) + (plan->options.certificate ? 4 : 2) * size(p.rows, p.rows);
+    return plain_device_bytes(svd) + (plan.options.certificate ? 4 : 2) * size(p.rows, p.rows);
   }
   const bool wide = p.rows < p.cols;
   const int64_t m = std::max(p.rows, p.cols), n = std::min(p.rows, p.cols);
-  const uint64_t more = slack + static_cast<uint64_t>(m) * 1024;
-  if (plan->left_columns == 0 && plan->right_rows == 0 && plan->options.top_k == 0) {
-    return more + (complex ? values_bytes<Complex>(*plan) : values_bytes<double>(*plan));
+  if (!has_vectors(plan) && plan.options.top_k == 0) {
+    return slack_bytes(p) + (complex ? values_bytes<Complex>(plan) : values_bytes<double>(plan));
   }
-  const int64_t left = wide ? plan->right_rows : plan->left_columns;
+  const int64_t left = wide ? plan.right_rows : plan.left_columns;
   uint64_t bytes = size(m, n) + 2 * size(m, std::max(n, left)) + 7 * size(n, n);
-  if (plan->options.certificate) bytes += size(m, n) + 2 * size(std::max(m, left), left);
-  return bytes + more + (complex ? p_step_bytes<Complex>(n) : p_step_bytes<double>(n));
+  if (plan.options.certificate) bytes += size(m, n) + 2 * size(std::max(m, left), left);
+  return bytes + slack_bytes(p) + (complex ? p_step_bytes<Complex>(n) : p_step_bytes<double>(n));
 }
 
-uint64_t large_host_bytes(const LargePlan* plan) {
-  return plan->options.kind == LargeKind::kGeneral ? general_eigenproblem_host_bytes(*plan) : 0;
+// SVDs with vectors, of an operand that the caller has.
+bool may_park(const LargePlan& plan) {
+  return !is_eigenproblem(plan.options.kind) && plan.options.top_k == 0 && has_vectors(plan);
+}
+
+}  // namespace
+
+LargeWorkspace large_memory(const LargePlan* plan, uint64_t device_room) {
+  LargeWorkspace memory;
+  memory.device_bytes = plain_device_bytes(*plan);
+  if (plan->options.kind == LargeKind::kGeneral) memory.host_bytes = general_eigenproblem_host_bytes(*plan);
+  if (memory.device_bytes <= device_room || !may_park(*plan)) return memory;
+  const bool complex = is_complex(plan->problem.dtype);
+  return {parked_bytes(*plan), slack_bytes(plan->problem) + kSmallPiecesBytes +
+                                   (complex ? parking_bytes<Complex>(*plan) : parking_bytes<double>(*plan))};
 }
 
 // Q and R; R_2 and X_0; X and W, and those before the last sweep.
@@ -156,21 +229,22 @@ void put_outcome(const LargeOutcome& from, SvdserveCudaLargeOutcome& to) {
 OwnControl::OwnControl(const SvdserveCudaLargeControl& control) : states_(control.states) {
   control_.cancel = control.cancel;
   control_.states = states_.get();
+  control_.device_room = control.device_room;
   if (control.progress != nullptr) {
     control_.progress = [&control](const LargeProgress& p) { control.progress(control.user, &p); };
   }
 }
 
-LargeOutcome run_on_lane(int32_t device, uint64_t bytes,
+LargeOutcome run_on_lane(int32_t device, const LargePlan& plan, uint64_t device_room,
                          const std::function<LargeOutcome(LargeLane&, DeviceArena&)>& f) {
   LargeOutcome outcome;
+  const uint64_t bytes = large_memory(&plan, device_room).device_bytes;
   try {
     require(cudaSetDevice(device), "choosing a device");
     std::unique_ptr<LargeLane> lane = take_lane(device);
     {
-      const JobMemory memory(bytes);
-      DeviceArena arena(memory.get(), bytes);
-      outcome = f(*lane, arena);
+      JobMemory memory(bytes, bytes < plain_device_bytes(plan));
+      outcome = f(*lane, memory.arena());
       // Whatever became of it, nothing of it is left in the stream, or the device is lost.
       if (!outcome.device_lost && cudaStreamSynchronize(lane->stream) != cudaSuccess) {
         (void)cudaGetLastError();
@@ -198,7 +272,7 @@ void decompose_large(int32_t device, const LargePlan* plan, const LargeOperands*
                      const SvdserveCudaLargeControl* control, SvdserveCudaLargeOutcome* outcome) {
   const OwnControl own(*control);
   put_outcome(
-      run_on_lane(device, large_device_bytes(plan),
+      run_on_lane(device, *plan, control->device_room,
                   [&](LargeLane& lane, DeviceArena& arena) { return by_kind(lane, arena, *plan, *operands, own); }),
       *outcome);
 }

@@ -12,8 +12,7 @@
 namespace svdserve::cuda {
 
 const char* large_refusal();
-uint64_t large_device_bytes(const LargePlan* plan);
-uint64_t large_host_bytes(const LargePlan* plan);
+LargeWorkspace large_memory(const LargePlan* plan, uint64_t device_room);
 uint64_t large_state_bytes(const LargePlan* plan);
 void decompose_large(int32_t device, const LargePlan* plan, const LargeOperands* operands,
                      const SvdserveCudaLargeControl* control, SvdserveCudaLargeOutcome* outcome);
@@ -28,8 +27,8 @@ class OwnControl {
   StatesAcross states_;
   LargeControl control_;
 };
-// f() with a lane, and with so many bytes. Never throws.
-LargeOutcome run_on_lane(int32_t device, uint64_t bytes,
+// f() with a lane and memory for the plan, within the room that the control gives. Never throws.
+LargeOutcome run_on_lane(int32_t device, const LargePlan& plan, uint64_t device_room,
                          const std::function<LargeOutcome(LargeLane&, DeviceArena&)>& f);
 void put_outcome(const LargeOutcome& from, SvdserveCudaLargeOutcome& to);
 

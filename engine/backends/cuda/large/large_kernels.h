@@ -155,12 +155,13 @@ struct MirrorLower {  // both triangles from the lower one; a real diagonal
   }
 };
 template <class E>
-struct MinusSignature {  // a := a - J
+struct MinusSignature {  // to(:, j) := (a - J)(:, first + j)
   LargeView<E> a, to;
-  int64_t positive;
+  int64_t first, positive;
   __device__ void operator()(int64_t i, int64_t j) const {
-    const double sign = i != j ? 0 : j < positive ? 1 : -1;
-    to.data[j * to.ld + i] = plus_product(a.data[j * a.ld + i], from_real<E>(-sign), from_real<E>(1));
+    const int64_t column = first + j;
+    const double sign = i != column ? 0 : column < positive ? 1 : -1;
+    to.data[j * to.ld + i] = plus_product(a.data[column * a.ld + i], from_real<E>(-sign), from_real<E>(1));
   }
 };
 struct GatherExponents {

@@ -101,7 +101,7 @@ LargeOutcome by_ranks(const Ring& ring) {
 
 // The first GPU's: matrices, a member, and two checkpoints of X and V on their way home.
 uint64_t ring_device_bytes(const LargePlan* plan) {
-  const uint64_t bytes = large_device_bytes(plan);
+  const uint64_t bytes = large_memory(plan, kAnyRoom).device_bytes;
   if (plan->options.kind == LargeKind::kGeneral || plan->options.method == Method::kTridiagonal) return bytes;
   const bool complex = is_complex(plan->problem.dtype);
   const int64_t n = std::min(plan->problem.rows, plan->problem.cols);
@@ -133,7 +133,7 @@ void decompose_ring(const int32_t* devices, int32_t count, int32_t ranks, const 
     decompose_large(devices[0], plan, operands, control, outcome);
     return;
   }
-  LargeOutcome result = run_on_lane(all[0], large_device_bytes(plan), run);
+  LargeOutcome result = run_on_lane(all[0], *plan, kAnyRoom, run);
   result.device_lost = result.device_lost || lost_ranks;
   put_outcome(result, *outcome);
 }

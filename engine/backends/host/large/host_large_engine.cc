@@ -98,7 +98,7 @@ class HostLargeEngine : public LargeEngine {
         speeds_(host::host_work_speeds(threads_)),
         arena_(threads_) {}
 
-  LargeWorkspace memory(const LargePlan& plan) const override {
+  LargeWorkspace memory(const LargePlan& plan, uint64_t /*device_room*/) const override {
     if (plan.options.kind == LargeKind::kGeneral) return {host::general_eigenproblem_bytes(plan, threads_), 0};
     if (large::is_factored(plan)) return {factored_bytes(plan, threads_), 0};
     if (plan.options.method == Method::kTridiagonal) return {tridiagonal_bytes(plan, threads_), 0};

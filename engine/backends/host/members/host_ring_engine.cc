@@ -39,8 +39,8 @@ class HostRingEngine : public LargeEngine {
   }
 
   // Beside what one device needs: three slots of members and two checkpoints, of X and of V.
-  LargeWorkspace memory(const LargePlan& plan) const override {
-    LargeWorkspace workspace = plain_->memory(plan);
+  LargeWorkspace memory(const LargePlan& plan, uint64_t /*device_room*/) const override {
+    LargeWorkspace workspace = plain_->memory(plan, kAnyRoom);
     if (plan.options.kind == LargeKind::kGeneral || plan.options.method == Method::kTridiagonal) return workspace;
     const auto n = static_cast<uint64_t>(std::min(plan.problem.rows, plan.problem.cols));
     const uint64_t element = is_complex(plan.problem.dtype) ? 16 : 8;

@@ -1,0 +1,233 @@
+// Matrices that leave a device while they are not used: the same bits, and no more than two of them there at a time.
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/large_engine.h"
+#include "gtest/gtest.h"
+#include "tests/support/numerics/large_run.h"
+#include "tests/support/numerics/matrix_generators.h"
+#include "tests/support/numerics/memory_states.h"
+#include "tests/support/numerics/ring_engine.h"
+
+namespace svdserve::numerics {
+namespace {
+
+constexpr int64_t kWidth = 4, kGroup = 16;
+
+// Groups of few lines.
+template <class E>
+struct GroupingHome : NarrowHome<E> {
+  static constexpr int64_t kGroupOfLines = kGroup;
+  explicit GroupingHome(const large::LargeWatch* watch) : NarrowHome<E>(watch, kWidth) {}
+};
+
+// A device beside another memory. Numbers of matrices in the device's are counted.
+template <class E>
+struct ParkingHome : GroupingHome<E> {
+  using Base = GroupingHome<E>;
+  using View = large::LargeView<E>;
+  using Base::copy;
+  using Base::release;
+  using Base::write_out;
+
+  explicit ParkingHome(const large::LargeWatch* watch) : Base(watch) {}
+
+  View matrix(int64_t rows, int64_t cols) {
+    const View view = Base::matrix(rows, cols);
+    live += rows * cols;
+    peak = std::max(peak, live);
+    return view;
+  }
+  void release(View view) {
+    if (parked.erase(view.data) > 0) return;
+    live -= view.rows * view.cols;
+    Base::release(view);
+  }
+  // What was parked means nothing where it was.
+  View park(View a) {
+    if (is_parked(a) || a.rows * a.cols == 0) return a;
+    std::vector<E> entries(static_cast<size_t>(a.rows * a.cols));
+    const View there{entries.data(), a.rows, a.cols, a.rows};
+    Base::copy(a, there);
+    std::fill_n(a.data, a.ld * a.cols, E(std::numeric_limits<double>::quiet_NaN()));
+    release(a);
+    parked[there.data] = std::move(entries);
+    ++times;
+    return there;
+  }
+  View unpark(View a) {
+    if (!is_parked(a)) return a;
+    const View here = matrix(a.rows, a.cols);
+    Base::copy(a, here);
+    release(a);
+    return here;
+  }
+  bool is_parked(View a) const {
+    const auto it = parked.upper_bound(a.data);
+    return it != parked.begin() && a.data < std::prev(it)->first + std::prev(it)->second.size();
+  }
+
+  int64_t live = 0, peak = 0;
+  int times = 0;
+  std::map<const E*, std::vector<E>> parked;
+};
+
+struct Usage {
+  int64_t peak = 0;
+  int times = 0;
+};
+
+template <template <class> class Home>
+class Engine final : public LargeEngine {
+ public:
+  LargeWorkspace memory(const LargePlan& /*plan*/, uint64_t /*device_room*/) const override { return {}; }
+  LargeOutcome decompose(const LargePlan& plan, const LargeOperands& operands,
+                         const LargeControl& control) const override {
+    return is_complex(plan.problem.dtype) ? run<std::complex<double>>(plan, operands, control)
+                                          : run<double>(plan, operands, control);
+  }
+  const Usage& usage() const { return usage_; }
+
+ private:
+  template <class E>
+  LargeOutcome run(const LargePlan& plan, const LargeOperands& operands, const LargeControl& control) const {
+    const host::BlasThreads one_thread_a_call;
+    const large::LargeWatch watch(control);
+    Home<E> home(&watch);
+    LargeOutcome outcome = large::decompose(home, plan, operands, control);
+    if constexpr (large::kParks<Home<E>>) {
+      usage_ = {home.peak, home.times};
+      EXPECT_TRUE(home.parked.empty() || outcome.status != LargeStatus::kOk) << "a parked matrix is left";
+    }
+    return outcome;
+  }
+
+  mutable Usage usage_;
+};
+
+struct Case {
+  std::string title;
+  int64_t rows = 0, cols = 0;
+  LargeOptions options;
+  Kind kind = Kind::kNormal;
+};
+
+LargeOptions options_of(Method method, Vectors vectors = Vectors::kThin, bool certificate = true) {
+  LargeOptions options;
+  options.method = method;
+  options.vectors = vectors;
+  options.certificate = certificate && vectors != Vectors::kNone;
+  return options;
+}
+
+std::vector<int8_t> signature_of(const Case& c) {
+  std::vector<int8_t> signs;
+  for (int64_t j = 0; has_signature(c.options.kind) && j < c.cols; ++j) signs.push_back(j % 3 == 1 ? -1 : 1);
+  return signs;
+}
+
+LargeResult run(const LargeEngine& engine, DType dtype, const Case& c, MemoryStates* states = nullptr) {
+  LargeControl control;
+  control.states = states;
+  if (states != nullptr) control.cancel = &states->cancel;
+  const LargePlan plan = large_plan_of({c.rows, c.cols, dtype, Order::kRowMajor}, c.options);
+  return run_large(engine, plan, generate(c.kind, dtype, c.rows, c.cols, 3), signature_of(c), control);
+}
+
+void expect_same_bits(const LargeResult& want, const LargeResult& got) {
+  ASSERT_EQ(got.outcome.status, want.outcome.status) << got.outcome.detail;
+  EXPECT_EQ(got.outcome.sweeps, want.outcome.sweeps);
+  EXPECT_EQ(got.outcome.rotations, want.outcome.rotations);
+  EXPECT_EQ(got.outcome.residual, want.outcome.residual);
+  EXPECT_EQ(got.outcome.left_orthogonality, want.outcome.left_orthogonality);
+  EXPECT_EQ(got.outcome.right_orthogonality, want.outcome.right_orthogonality);
+  EXPECT_TRUE(got.values_bytes == want.values_bytes) << "S";
+  EXPECT_TRUE(got.left_bytes == want.left_bytes) << "U";
+  EXPECT_TRUE(got.right_bytes == want.right_bytes) << "V";
+}
+
+std::vector<Case> cases() {
+  std::vector<Case> cases;
+  for (const Method method : {Method::kJacobi, Method::kAuto}) {
+    for (const Vectors vectors : {Vectors::kThin, Vectors::kNone, Vectors::kFull}) {
+      const LargeOptions options = options_of(method, vectors);
+      const std::string title = std::string(name(method)) + ", vectors " + std::to_string(static_cast<int>(vectors));
+      cases.push_back({title + ", square", 70, 70, options});
+      cases.push_back({title + ", taller", 90, 60, options});
+      cases.push_back({title + ", wider", 60, 90, options});
+      cases.push_back({title + ", rows of all sizes", 70, 70, options, Kind::kSteepRows});
+      cases.push_back({title + ", columns of all sizes", 70, 70, options, Kind::kSteepColumns});
+      cases.push_back({title + ", of low rank", 70, 70, options, Kind::kLowRank});
+      cases.push_back({title + ", zero lines", 90, 60, options, Kind::kZeroLines});
+      cases.push_back({title + ", Kahan's", 70, 70, options, Kind::kKahan});
+    }
+  }
+  LargeOptions hyperbolic = options_of(Method::kAuto);
+  hyperbolic.kind = LargeKind::kHyperbolicSvd;
+  cases.push_back({"hyperbolic", 90, 60, hyperbolic});
+  return cases;
+}
+
+class LargeParkingTest : public ::testing::TestWithParam<DType> {};
+
+// Two matrices at a time and a group of lines; an eigenbasis has two beside the Gram matrix on a host.
+TEST_P(LargeParkingTest, TheSameBitsWithTwoMatrices) {
+  const Engine<GroupingHome> plain;
+  const Engine<ParkingHome> parking;
+  for (const Case& c : cases()) {
+    SCOPED_TRACE(c.title);
+    const LargeResult want = run(plain, GetParam(), c);
+    expect_same_bits(want, run(parking, GetParam(), c));
+    const int64_t m = std::max(c.rows, c.cols), n = std::min(c.rows, c.cols);
+    const bool full = c.options.vectors == Vectors::kFull, vectors = c.options.vectors != Vectors::kNone;
+    const int64_t basis = m * (full ? m : n), may_start = c.options.method == Method::kAuto ? 3 : 2;
+    int64_t most = std::max(m * n + basis, may_start * n * n) + kGroup * m;
+    if (full) most = std::max(most, 2 * m * m);
+    EXPECT_LE(parking.usage().peak, most) << "m n = " << m * n;
+    if (!vectors) continue;
+    EXPECT_GT(parking.usage().times, 0);
+    const double u = value_bytes(GetParam()) == 4 ? 0x1p-24 : 0x1p-53, bound = 10 * static_cast<double>(m) * u;
+    EXPECT_LE(residual_of(generate(c.kind, GetParam(), c.rows, c.cols, 3), want), bound);
+    if (!has_signature(c.options.kind)) {
+      EXPECT_LE(column_orthogonality(want.left), bound);
+      EXPECT_LE(row_orthogonality(want.right), bound);
+    }
+  }
+}
+
+// With states of either, which a device with more memory, or less, goes on from.
+TEST_P(LargeParkingTest, GoesOnFromStates) {
+  const Engine<GroupingHome> plain;
+  const Engine<ParkingHome> parking;
+  for (const Case& c : cases()) {
+    SCOPED_TRACE(c.title);
+    const LargeResult want = run(plain, GetParam(), c);
+    MemoryStates whole;
+    expect_same_bits(want, run(parking, GetParam(), c, &whole));
+    for (const size_t count : {size_t{1}, size_t{2}, size_t{3}, whole.saved.size() - 1}) {
+      if (count == 0 || count >= whole.saved.size()) continue;
+      SCOPED_TRACE(testing::Message() << "stopped after state " << count);
+      MemoryStates states;
+      states.stop_after(count);
+      (void)run(parking, GetParam(), c, &states);
+      states.never_stop();
+      MemoryStates again;
+      again.states = states.states;
+      expect_same_bits(want, run(parking, GetParam(), c, &states));
+      expect_same_bits(want, run(plain, GetParam(), c, &again));
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(DTypes, LargeParkingTest,
+                         ::testing::Values(DType::kF32, DType::kF64, DType::kC64, DType::kC128),
+                         [](const auto& info) { return std::string(name(info.param)); });
+
+}  // namespace
+}  // namespace svdserve::numerics
