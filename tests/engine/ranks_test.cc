@@ -133,41 +133,24 @@ int serve_faulty_rank(int device) {
 
 // --- their leader ---------------------------------------------------------------------------------------------------
 
-class RankEngine : public LargeEngine {
+class RankEngine : public RingTestEngineBase<RankEngine> {
  public:
   RankEngine(int members, int64_t width, std::chrono::milliseconds deadline = std::chrono::minutes(5))
-      : members_(members), width_(width), deadline_(deadline) {}
-  LargeWorkspace memory(const LargePlan& /*plan*/) const override { return {}; }
-  LargeOutcome decompose(const LargePlan& plan, const LargeOperands& operands,
-                         const LargeControl& control) const override {
-    return is_complex(plan.problem.dtype) ? run<std::complex<double>>(plan, operands, control)
-                                          : run<double>(plan, operands, control);
-  }
-  const ring::RingReport& report() const { return report_; }
+      : RingTestEngineBase(members, width, deadline, true) {}
 
- private:
   template <class E>
-  LargeOutcome run(const LargePlan& plan, const LargeOperands& operands, const LargeControl& control) const {
-    using Home = ranks::RankHome<NarrowHome<E>>;
-    const host::BlasThreads one_thread_a_call;
-    const large::LargeWatch watch(control);
+  LargeOutcome outcome_of(const large::LargeWatch& watch, const LargePlan& plan, const LargeOperands& operands,
+                          const LargeControl& control) const {
     const auto memories = std::make_shared<ranks::SharedMemories>(ranks::share_host_memory);
-    Home home(memories, &watch, width_);
+    ranks::RankHome<NarrowHome<E>> home(memories, &watch, width());
     const auto make = [&](const std::vector<int>& devices) {
       return ranks::rank_members<E>(pool_, devices, host::host_rank_common_bytes, memories);
     };
-    ring::RingBackend<Home, ranks::RankMember<E>> backend(home, make, {members_, deadline_}, watch);
-    LargeOutcome outcome = large::decompose(backend, plan, operands, control);
-    report_ = backend.report();
-    backend.tell(outcome);
-    return outcome;
+    return run_on<ranks::RankMember<E>>(home, make, watch, plan, operands, control);
   }
 
-  const int members_;
-  const int64_t width_;
-  const std::chrono::milliseconds deadline_;
+ private:
   mutable ranks::RankPool pool_{{"faulty"}};
-  mutable ring::RingReport report_;
 };
 
 // The state of a process and its parent, or zeros where there is none.
@@ -497,6 +480,34 @@ TEST_F(RankFaultsTest, ARankThatEndsWhileIdleIsNoLoss) {
   const std::vector<pid_t> after = children();
   EXPECT_EQ(after.size(), 2u);
   EXPECT_TRUE(std::none_of(after.begin(), after.end(), [&](pid_t rank) { return rank == before[1]; }));
+}
+
+// The environment is too long for a new process, from the start or from the first loss on.
+TEST_F(RankFaultsTest, WhereNoRankCanBeStartedItsLeaderComputes) {
+  constexpr char kTooLong[] = "SVDSERVE_TEST_TOO_LONG";
+  for (const int first_sweep : {0, 1, 2, 4}) {
+    SCOPED_TRACE(testing::Message() << "from sweep " << first_sweep << " on");
+    const auto forbid = [&] { setenv(kTooLong, std::string(1 << 20, 'x').c_str(), 1); };
+    if (first_sweep == 0) forbid();
+    LargeControl control;
+    bool killed = false;
+    control.progress = [&](const LargeProgress& progress) {
+      if (killed || first_sweep == 0 || progress.sweep < first_sweep) return;
+      killed = true;
+      forbid();
+      kill(children().back(), SIGKILL);
+    };
+    const RankEngine engine(4, kWidth);
+    const LargeResult result = run_large(engine, plan_for(a_), a_, {}, control);
+    unsetenv(kTooLong);
+    expect_same_bits(undisturbed_, result);
+    EXPECT_EQ(killed, first_sweep > 0);
+    EXPECT_EQ(result.outcome.members, 1);
+    EXPECT_EQ(result.outcome.device_lost, killed);
+    EXPECT_EQ(engine.report().lost, killed ? 1 : 0);
+    EXPECT_EQ(result.outcome.detail, "no process for a rank: /proc/self/exe: Argument list too long");
+    EXPECT_EQ(children(), std::vector<pid_t>());
+  }
 }
 
 // A cancel ends the ranks in the middle of their work, even where one does nothing.
