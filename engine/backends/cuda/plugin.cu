@@ -156,6 +156,7 @@ constexpr SvdserveCudaApi kApi = {
     large_host_bytes,
     large_state_bytes,
     decompose_large,
+    reaches,
     ring_device_bytes,
     decompose_ring,
     rank_refusal,
