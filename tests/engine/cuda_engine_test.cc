@@ -193,7 +193,7 @@ TEST(CudaMissing, APluginOfAnotherBuild) {
                        " bytes instead of " + std::to_string(bytes));
   }
   expect_refused(probe_with(with_driver() + "SVDSERVE_FAKE_CUDA_RESIZED=version"),
-                 "is a CUDA back end of another build: its table is of version 14");
+                 "is a CUDA back end of another build: its table is of version 15");
   expect_refused(probe_with(with_driver() + "SVDSERVE_FAKE_CUDA_RESIZED=release"),
                  "is a CUDA back end of another build: its release is 9");
 }

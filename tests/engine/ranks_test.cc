@@ -673,7 +673,7 @@ TEST_F(RanksTest, TheyEndWithTheirLeaderAndByNoSignalForAGroup) {
   std::fclose(told);
 }
 
-// Of ranks that are GPUs.
+// Ranks that are GPUs call it first.
 TEST(RankEnvironment, NcclListensOnThisHostAloneUnlessTheOperatorSaysOtherwise) {
   ASSERT_EQ(std::getenv("NCCL_SOCKET_IFNAME"), nullptr);
   cuda::set_nccl_environment();

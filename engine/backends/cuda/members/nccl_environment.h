@@ -1,4 +1,4 @@
-// What NCCL is told by the environment, before it is opened. An operator's own words are kept.
+// The environment that NCCL reads when it is opened. Variables that an operator has set are kept.
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_MEMBERS_NCCL_ENVIRONMENT_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_MEMBERS_NCCL_ENVIRONMENT_H_
 
