@@ -143,14 +143,21 @@ std::unique_ptr<LargeEngine> open_cuda_ring_engine(const std::vector<int>& ordin
   const SvdserveCudaApi* const api = cuda::plugin().api;
   std::vector<int32_t> devices(ordinals.begin(), ordinals.end());
   if (kind == RingMembers::kRanks) {
-    const char* const refusal = ranks::may_start() ? api->rank_refusal(devices.data(), static_cast<int32_t>(count))
-                                                   : "this program does not begin with run_as_rank()";
+    const char* refusal = ranks::start_refusal();
+    if (refusal == nullptr) refusal = api->rank_refusal(devices.data(), static_cast<int32_t>(count));
     if (refusal != nullptr) {
       *status = {kNotSupported, refusal, false};
       return nullptr;
     }
   }
   return std::make_unique<CudaRingEngine>(api, std::move(devices), kind);
+}
+
+bool gpus_reach_each_other(int ordinal, int other) {
+  CudaStatus status;
+  if (!takes_large(ordinal, &status) || !takes_large(other, &status)) return false;
+  const SvdserveCudaApi* const api = cuda::plugin().api;
+  return api->reaches(ordinal, other) != 0 && api->reaches(other, ordinal) != 0;
 }
 
 }  // namespace svdserve

@@ -19,9 +19,13 @@ std::unique_ptr<LargeEngine> open_cuda_large_engine(int ordinal, CudaStatus* sta
 // has the matrices and computes all else, so memory() is that one's. Results have the same bits for every number of GPUs
 // of one kind, but other bits than those of open_cuda_large_engine(). Decision 0017 has figures.
 // kRanks: needs NCCL 2, GPUs that reach each other's memory, and a program with run_as_rank(). An error on a GPU is the
-// end of all contexts of its process. So with ranks it is survived. Those that are idle are kept until the process ends.
+// end of all contexts of its process. So with ranks it is survived. Those that are idle are kept for a minute.
 std::unique_ptr<LargeEngine> open_cuda_ring_engine(const std::vector<int>& ordinals, CudaStatus* status,
                                                    RingMembers kind = RingMembers::kInProcess);
+
+// Whether two GPUs reach each other's memory. Else what a ring sends goes through the host, which is slow. False where
+// there are no such GPUs.
+bool gpus_reach_each_other(int ordinal, int other);
 
 }  // namespace svdserve
 #endif  // SVDSERVE_ENGINE_CUDA_LARGE_ENGINE_H_

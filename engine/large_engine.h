@@ -283,13 +283,14 @@ enum class RingMembers : uint8_t { kInProcess, kRanks };
 
 // The first statement of main() in a program whose rings have ranks, since these are this program again. In a process that
 // is a rank it serves the leader until this one is gone, and returns the exit status. Else it returns nothing, and the
-// process may start ranks from now on. SIGCHLD is no longer ignored then, and is to stay so.
+// process may start ranks from now on, unless the dynamic loader was started with the program as its argument. SIGCHLD is
+// no longer ignored then, and is to stay so.
 std::optional<int> run_as_rank(int argc, char** argv);
 
 // The same on a ring of `members` shares of the threads, each with memory of its own: 1, 2, 4 or 8; else null. A ring's
 // results have the same bits for every number of members and the same number of threads (backends/ring/ring_backend.h).
-// It takes more memory, and on most hosts somewhat more time. kRanks: null in a program without run_as_rank().
-// Ranks that are idle are kept, and end with the engine.
+// It takes more memory, and on most hosts somewhat more time. kRanks: null in a program that may start no ranks.
+// Ranks that are idle are kept for a minute, and no longer than the engine.
 std::unique_ptr<LargeEngine> make_host_ring_engine(int threads, int members,
                                                    RingMembers kind = RingMembers::kInProcess);
 

@@ -364,6 +364,7 @@ bool start(const Config& config, RpcOptions rpc_options, const std::optional<Lis
   MadeLargeDevices factors =
       make_large_devices(infos, static_cast<int>(workers.large_threads.value), config.large_gpus);
   for (const std::string& refusal : factors.refusals) log_info("device_refused", {{"reason", refusal}});
+  for (const std::string& warning : factors.warnings) log_warning("gang", {{"reason", warning}});
   warn_of_small_large_bytes(*factors.devices.back().engine, limits.max_large_bytes.value);
   std::string error;
   auto checkpoints = open_checkpoints(config, limits, server->clock.get(), &server->recorder, &error);

@@ -106,6 +106,8 @@ int probe() {
               of_ring({1, 0}, RingMembers::kRanks).c_str());
   std::printf("ring=%s\nring_of_three=%s\nring_twice=%s\nring_beyond=%s\n", of_ring({0, 1}).c_str(),
               of_ring({0, 1, 2}).c_str(), of_ring({0, 0}).c_str(), of_ring({0, 7}).c_str());
+  std::printf("reach=%d%d%d%d\n", gpus_reach_each_other(0, 1), gpus_reach_each_other(1, 2), gpus_reach_each_other(3, 2),
+              gpus_reach_each_other(2, 4));
   std::printf("factors=%s\nfactors_text=%s\n", factors != nullptr ? "open" : "null", of_factors.text.c_str());
   std::printf("driver=%d\ncount=%d\nwhy=%s\nengine=%s\ncode=%d\ntext=%s\npinned=%s\n",
               dlopen("libcuda.so.1", RTLD_NOW) != nullptr, count, why.c_str(), engine != nullptr ? "open" : "null",
@@ -176,11 +178,11 @@ TEST(CudaMissing, AFileThatIsNoLibrary) {
 }
 
 TEST(CudaMissing, ALibraryThatIsNoPlugin) {
-  expect_refused(probe_with(with_driver(SVDSERVE_FAKE_CUDA_DRIVER)), "is no CUDA back end of version 13");
+  expect_refused(probe_with(with_driver(SVDSERVE_FAKE_CUDA_DRIVER)), "is no CUDA back end of version 14");
 }
 
 TEST(CudaMissing, APluginOfAnotherVersion) {
-  expect_refused(probe_with(with_driver() + "SVDSERVE_FAKE_CUDA_VERSION=4"), "is no CUDA back end of version 13");
+  expect_refused(probe_with(with_driver() + "SVDSERVE_FAKE_CUDA_VERSION=4"), "is no CUDA back end of version 14");
 }
 
 TEST(CudaMissing, APluginOfAnotherBuild) {
@@ -191,7 +193,7 @@ TEST(CudaMissing, APluginOfAnotherBuild) {
                        " bytes instead of " + std::to_string(bytes));
   }
   expect_refused(probe_with(with_driver() + "SVDSERVE_FAKE_CUDA_RESIZED=version"),
-                 "is a CUDA back end of another build: its table is of version 14");
+                 "is a CUDA back end of another build: its table is of version 15");
   expect_refused(probe_with(with_driver() + "SVDSERVE_FAKE_CUDA_RESIZED=release"),
                  "is a CUDA back end of another build: its release is 9");
 }
@@ -229,6 +231,13 @@ TEST(CudaMissing, ARingHasDifferentDevices) {
   EXPECT_EQ(found.at("no_ranks"), "this program does not begin with run_as_rank()");
   EXPECT_EQ(found.at("ranks"), "2 ranks, " + std::to_string(2 * std::stoull(found.at("svd"))) + " bytes");
   EXPECT_EQ(found.at("other_ranks"), "the fake's ranks begin with GPU 0");
+}
+
+// The fake's GPUs do so in twos.
+TEST(CudaMissing, WhichGpusReachEachOther) {
+  EXPECT_EQ(probe_with(with_driver() + "SVDSERVE_FAKE_CUDA_LARGE=1 SVDSERVE_FAKE_CUDA_DEVICES=4").at("reach"), "1010");
+  EXPECT_EQ(probe_with(with_driver() + "SVDSERVE_FAKE_CUDA_LARGE=1").at("reach"), "1000") << "there is no third one";
+  EXPECT_EQ(probe_with("").at("reach"), "0000");
 }
 
 TEST(CudaMissing, ARankIsServedByThePlugin) {

@@ -2,9 +2,12 @@
 // The ranks are this program.
 #include <fcntl.h>
 #include <gmock/gmock.h>
+#include <link.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -27,9 +30,11 @@
 #include <vector>
 
 #include "engine/algorithms/large/large_driver.h"
+#include "engine/backends/cuda/members/nccl_environment.h"
 #include "engine/backends/host/dense/blas.h"
 #include "engine/backends/host/members/host_rank.h"
 #include "engine/backends/ranks/rank_member.h"
+#include "engine/backends/ranks/rank_pool.h"
 #include "engine/backends/ranks/serve_rank.h"
 #include "engine/backends/ring/ring_backend.h"
 #include "engine/large_engine.h"
@@ -123,8 +128,31 @@ struct FaultyKind : host::HostRankKind {
   using HostRankKind::HostRankKind;
 };
 
+// In the environment of ranks: a file. While it is there, ranks that were killed are not gone, as if their drivers hung.
+constexpr char kClings[] = "SVDSERVE_TEST_RANK_CLINGS";
+
+// Another process traces this one. Nobody else can wait for this one then, until the other ends with the file.
+void cling_while_there_is(const char* file) {
+  auto [own, its] = ranks::socket_pair();
+  const pid_t rank = getpid(), tracer = fork();
+  char byte = 0;
+  if (tracer == 0) {
+    const int end = dup2(its.get(), 0);
+    close_range(1, ~0u, 0);
+    const bool traces = read(end, &byte, 1) == 1 && ptrace(PTRACE_SEIZE, rank, nullptr, nullptr) == 0;
+    if (traces && write(end, &byte, 1) == 1) {
+      while (access(file, F_OK) == 0) usleep(1000);
+    }
+    _exit(EXIT_SUCCESS);
+  }
+  its = ranks::Descriptor();
+  prctl(PR_SET_PTRACER, tracer);
+  if (write(own.get(), &byte, 1) != 1 || read(own.get(), &byte, 1) != 1) _exit(EXIT_FAILURE);
+}
+
 int serve_faulty_rank(int device) {
   ranks::RankSocket socket(ranks::begin_rank());
+  if (const char* const file = std::getenv(kClings); file != nullptr) cling_while_there_is(file);
   Fault::instance().device = device;
   FaultyKind kind(1);
   ranks::serve_rank<FaultyKind, std::complex<double>>(socket, kind);
@@ -133,41 +161,24 @@ int serve_faulty_rank(int device) {
 
 // --- their leader ---------------------------------------------------------------------------------------------------
 
-class RankEngine : public LargeEngine {
+class RankEngine : public RingTestEngineBase<RankEngine> {
  public:
   RankEngine(int members, int64_t width, std::chrono::milliseconds deadline = std::chrono::minutes(5))
-      : members_(members), width_(width), deadline_(deadline) {}
-  LargeWorkspace memory(const LargePlan& /*plan*/, uint64_t /*device_room*/) const override { return {}; }
-  LargeOutcome decompose(const LargePlan& plan, const LargeOperands& operands,
-                         const LargeControl& control) const override {
-    return is_complex(plan.problem.dtype) ? run<std::complex<double>>(plan, operands, control)
-                                          : run<double>(plan, operands, control);
-  }
-  const ring::RingReport& report() const { return report_; }
+      : RingTestEngineBase(members, width, deadline, true) {}
 
- private:
   template <class E>
-  LargeOutcome run(const LargePlan& plan, const LargeOperands& operands, const LargeControl& control) const {
-    using Home = ranks::RankHome<NarrowHome<E>>;
-    const host::BlasThreads one_thread_a_call;
-    const large::LargeWatch watch(control);
+  LargeOutcome outcome_of(const large::LargeWatch& watch, const LargePlan& plan, const LargeOperands& operands,
+                          const LargeControl& control) const {
     const auto memories = std::make_shared<ranks::SharedMemories>(ranks::share_host_memory);
-    Home home(memories, &watch, width_);
+    ranks::RankHome<NarrowHome<E>> home(memories, &watch, width());
     const auto make = [&](const std::vector<int>& devices) {
       return ranks::rank_members<E>(pool_, devices, host::host_rank_common_bytes, memories);
     };
-    ring::RingBackend<Home, ranks::RankMember<E>> backend(home, make, {members_, deadline_}, watch);
-    LargeOutcome outcome = large::decompose(backend, plan, operands, control);
-    report_ = backend.report();
-    backend.tell(outcome);
-    return outcome;
+    return run_on<ranks::RankMember<E>>(home, make, watch, plan, operands, control);
   }
 
-  const int members_;
-  const int64_t width_;
-  const std::chrono::milliseconds deadline_;
+ private:
   mutable ranks::RankPool pool_{{"faulty"}};
-  mutable ring::RingReport report_;
 };
 
 // The state of a process and its parent, or zeros where there is none.
@@ -285,6 +296,67 @@ TEST_F(RanksTest, EachRingHasRanksOfItsOwn) {
   EXPECT_EQ(children().size(), ranks::RankPool::kMostIdle);
 }
 
+TEST_F(RanksTest, ThoseThatAreIdleEndAfterAWhile) {
+  ranks::RankPool pool({"faulty"}, {.idle = std::chrono::milliseconds(200)});
+  for (int turn = 0; turn < 2; ++turn) {
+    (void)pool.take({0, 1});
+    (void)pool.take({2});
+    while (!children().empty()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    const auto at_work = pool.take({0});
+    std::this_thread::sleep_for(std::chrono::milliseconds(400));
+    EXPECT_EQ(children().size(), 1u);
+    EXPECT_TRUE(at_work->process(0).socket().is_quiet());
+  }
+}
+
+// Eight of them, in the time that one of them is waited for.
+TEST_F(RanksTest, ThoseThatDoNotEndAreWaitedForTogether) {
+  using Clock = std::chrono::steady_clock;
+  constexpr std::chrono::seconds kEnd(3);
+  const std::string file = testing::TempDir() + "svdserve_rank_clings_" + std::to_string(getpid());
+  const std::vector<int> devices = {0, 1, 2, 3, 4, 5, 6, 7};
+  const auto time_of = [&](const auto& end) {
+    std::ofstream(file) << "";
+    setenv(kClings, file.c_str(), 1);
+    auto pool = std::make_unique<ranks::RankPool>(std::vector<std::string>{"faulty"}, ranks::RankTimes{.end = kEnd});
+    auto lease = pool->take(devices);
+    unsetenv(kClings);
+    for (const int device : devices) {
+      ranks::RankSocket& socket = lease->process(device).socket();
+      socket.send(static_cast<int32_t>(ranks::Ask::kEnd));
+      EXPECT_EQ(socket.receive().kind, static_cast<int32_t>(ranks::Answer::kDone)) << "may it be traced?";
+    }
+    const auto start = Clock::now();
+    end(pool, lease);
+    const auto time = Clock::now() - start;
+    EXPECT_EQ(children().size(), devices.size());
+    std::filesystem::remove(file);
+    while (!children().empty()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return time;
+  };
+  const auto with_their_members = time_of([&](auto& /*pool*/, auto& lease) {
+    lease->give_up();
+    for (const int device : devices) lease->end(device);
+  });
+  EXPECT_GE(with_their_members, kEnd);
+  EXPECT_LT(with_their_members, 4 * kEnd);
+  const auto with_their_pool = time_of([](auto& pool, auto& lease) {
+    lease.reset();
+    pool.reset();
+  });
+  EXPECT_GE(with_their_pool, kEnd);
+  EXPECT_LT(with_their_pool, 4 * kEnd);
+}
+
+// Ranks that stand still do not leave their matrix.
+TEST_F(RanksTest, ThoseThatStandStillHaveOneTimeToLeave) {
+  ranks::RankPool pool({"faulty"}, {.work = std::chrono::milliseconds(500)});
+  const auto lease = pool.take({0, 1, 2});
+  EXPECT_GT(lease->time_to_leave(), std::chrono::milliseconds(0));
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  EXPECT_EQ(lease->time_to_leave(), std::chrono::milliseconds(0));
+}
+
 TEST_F(RanksTest, SameBitsOfHyperbolicFactors) {
   LargeOptions options;
   options.kind = LargeKind::kHyperbolicSvd;
@@ -305,9 +377,9 @@ TEST_F(RanksTest, OfTheFacade) {
     ASSERT_NE(engine, nullptr);
     for (int turn = 0; turn < 2; ++turn) expect_same_bits(first, run_large(*engine, plan, a));
   }
-  ranks::may_start() = false;
+  ranks::start_refusal() = "a test does not allow it";
   EXPECT_EQ(make_host_ring_engine(2, 2, RingMembers::kRanks), nullptr);
-  ranks::may_start() = true;
+  ranks::start_refusal() = nullptr;
   EXPECT_EQ(make_host_ring_engine(2, 3, RingMembers::kRanks), nullptr);
 }
 
@@ -499,6 +571,34 @@ TEST_F(RankFaultsTest, ARankThatEndsWhileIdleIsNoLoss) {
   EXPECT_TRUE(std::none_of(after.begin(), after.end(), [&](pid_t rank) { return rank == before[1]; }));
 }
 
+// The environment is too long for a new process, from the start or from the first loss on.
+TEST_F(RankFaultsTest, WhereNoRankCanBeStartedItsLeaderComputes) {
+  constexpr char kTooLong[] = "SVDSERVE_TEST_TOO_LONG";
+  for (const int first_sweep : {0, 1, 2, 4}) {
+    SCOPED_TRACE(testing::Message() << "from sweep " << first_sweep << " on");
+    const auto forbid = [&] { setenv(kTooLong, std::string(1 << 20, 'x').c_str(), 1); };
+    if (first_sweep == 0) forbid();
+    LargeControl control;
+    bool killed = false;
+    control.progress = [&](const LargeProgress& progress) {
+      if (killed || first_sweep == 0 || progress.sweep < first_sweep) return;
+      killed = true;
+      forbid();
+      kill(children().back(), SIGKILL);
+    };
+    const RankEngine engine(4, kWidth);
+    const LargeResult result = run_large(engine, plan_for(a_), a_, {}, control);
+    unsetenv(kTooLong);
+    expect_same_bits(undisturbed_, result);
+    EXPECT_EQ(killed, first_sweep > 0);
+    EXPECT_EQ(result.outcome.members, 1);
+    EXPECT_EQ(result.outcome.device_lost, killed);
+    EXPECT_EQ(engine.report().lost, killed ? 1 : 0);
+    EXPECT_EQ(result.outcome.detail, "no process for a rank: /proc/self/exe: Argument list too long");
+    EXPECT_EQ(children(), std::vector<pid_t>());
+  }
+}
+
 // A cancel ends the ranks in the middle of their work, even where one does nothing.
 TEST_F(RankFaultsTest, ACancelIsObeyed) {
   for (const char* const fault : {"", "1 p_step 60 stop"}) {
@@ -573,6 +673,54 @@ TEST_F(RanksTest, TheyEndWithTheirLeaderAndByNoSignalForAGroup) {
   std::fclose(told);
 }
 
+// Ranks that are GPUs call it first.
+TEST(RankEnvironment, NcclListensOnThisHostAloneUnlessTheOperatorSaysOtherwise) {
+  ASSERT_EQ(std::getenv("NCCL_SOCKET_IFNAME"), nullptr);
+  cuda::set_nccl_environment();
+  EXPECT_STREQ(std::getenv("NCCL_SOCKET_IFNAME"), "=lo");
+  setenv("NCCL_SOCKET_IFNAME", "eth1", 1);
+  cuda::set_nccl_environment();
+  EXPECT_STREQ(std::getenv("NCCL_SOCKET_IFNAME"), "eth1");
+  unsetenv("NCCL_SOCKET_IFNAME");
+  unsetenv("NCCL_NVLS_ENABLE");
+}
+
+// The line that a program prints.
+std::string line_of(const std::string& command) {
+  std::FILE* const pipe = popen(command.c_str(), "r");
+  std::string line;
+  for (int c = std::fgetc(pipe); c != EOF && c != '\n'; c = std::fgetc(pipe)) line += static_cast<char>(c);
+  EXPECT_EQ(pclose(pipe), 0) << command;
+  return line;
+}
+
+TEST_F(RanksTest, AProgramThatTheLoaderWasToldToStartHasNone) {
+  std::string loader;  // the program's own
+  dl_iterate_phdr(
+      [](dl_phdr_info* program, size_t, void* text) {
+        for (int i = 0; i < program->dlpi_phnum; ++i) {
+          const ElfW(Phdr)& part = program->dlpi_phdr[i];
+          if (part.p_type != PT_INTERP) continue;
+          *static_cast<std::string*>(text) = reinterpret_cast<const char*>(program->dlpi_addr + part.p_vaddr);
+        }
+        return 1;
+      },
+      &loader);
+  const std::string program = std::filesystem::read_symlink("/proc/self/exe").string() + " --may-start";
+  EXPECT_EQ(line_of(program), "it may");
+  EXPECT_EQ(
+      line_of(loader + " " + program),
+      "ranks are this program again, but /proc/self/exe is another one: start the program by its own name, and not "
+      "by the dynamic loader");
+}
+
+// In a process of its own: whether it may start ranks.
+int tell_whether_it_may_start() {
+  const char* const refusal = ranks::start_refusal();
+  std::puts(refusal == nullptr ? "it may" : refusal);
+  return (make_host_ring_engine(1, 1, RingMembers::kRanks) == nullptr) == (refusal != nullptr) ? 0 : 1;
+}
+
 TEST_F(RanksTest, NobodyIsARankByHand) {
   char name[] = "program", argument[] = "--svdserve-rank";
   char* arguments[] = {name, argument, nullptr};
@@ -593,6 +741,7 @@ int main(int argc, char** argv) {
     return svdserve::numerics::serve_faulty_rank(std::atoi(argv[3]));
   }
   if (const auto status = svdserve::run_as_rank(argc, argv)) return *status;
+  if (is(1, "--may-start")) return svdserve::numerics::tell_whether_it_may_start();
   testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
 }

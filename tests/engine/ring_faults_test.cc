@@ -232,6 +232,32 @@ TEST_F(RingFaultsTest, WithoutAMemberItFails) {
   EXPECT_EQ(faults.alive, 0);
 }
 
+// Without checkpoints all p-steps are computed again.
+TEST_F(RingFaultsTest, WhereMembersCannotBeMadeFewerOrHomeCompute) {
+  for (const int most : {2, 1, 0}) {
+    for (const bool checkpoints : {true, false}) {
+      for (const int64_t at : moments(12, static_cast<uint64_t>(most))) {
+        SCOPED_TRACE(testing::Message() << "at most " << most << " members after call " << at << " of " << calls_);
+        faults.begin(Fault::kThrow, {at});
+        Engine engine(kMembers, kWidth, std::chrono::minutes(5), checkpoints);
+        engine.set_most_new_members(static_cast<size_t>(most));
+        const LargeResult result = run_large(engine, plan_, a_);
+        ASSERT_EQ(result.outcome.status, LargeStatus::kOk) << result.outcome.detail;
+        EXPECT_TRUE(result.values_bytes == undisturbed_.values_bytes);
+        EXPECT_TRUE(result.left_bytes == undisturbed_.left_bytes);
+        EXPECT_TRUE(result.right_bytes == undisturbed_.right_bytes);
+        EXPECT_EQ(result.outcome.rotations, undisturbed_.outcome.rotations);
+        EXPECT_EQ(result.outcome.proper_rotations, undisturbed_.outcome.proper_rotations);
+        const bool came = faults.calls() > at;  // times decide how often counters are read
+        EXPECT_EQ(result.outcome.device_lost, came);
+        EXPECT_EQ(result.outcome.members, came ? std::max(most, 1) : kMembers);
+        const std::string reason = most == 2 ? "this member is lost" : "no room for a member";
+        EXPECT_EQ(result.outcome.detail, came ? reason : "");
+      }
+    }
+  }
+}
+
 TEST_F(RingFaultsTest, ACancelIsObeyedWhileAMemberHangs) {
   for (const int64_t at : moments(5, 3)) {
     SCOPED_TRACE(testing::Message() << "call " << at << " of " << calls_);

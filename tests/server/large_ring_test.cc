@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -48,6 +49,8 @@ std::unique_ptr<LargeEngine> host_ring(const std::vector<int>& ordinals, CudaSta
   return make_host_ring_engine(1, static_cast<int>(ordinals.size()));
 }
 
+bool all_reach(int, int) { return true; }
+
 std::vector<std::string> names_of(const MadeLargeDevices& made) {
   std::vector<std::string> names;
   for (const LargeDevice& device : made.devices) names.push_back(device.name);
@@ -59,16 +62,44 @@ LargePlan plan_of(int64_t order, LargeOptions options = {}) {
 }
 
 TEST(MakeGangs, AreOfNeighboursAndOfEverySmallerNumber) {
-  const auto made = make_large_devices(gpus(5), 1, LargeGpus::kFour, host_engine, host_ring);
+  const auto made = make_large_devices(gpus(5), 1, LargeGpus::kFour, host_engine, host_ring, all_reach);
   EXPECT_THAT(names_of(made), ElementsAre("cuda:0", "cuda:1", "cuda:2", "cuda:3", "cuda:4",
                                           "cuda:0,cuda:1,cuda:2,cuda:3", "cuda:0,cuda:1", "cuda:2,cuda:3", "host:0"));
   EXPECT_THAT(made.devices[7].members, ElementsAre(2, 3));
   EXPECT_THAT(made.refusals, IsEmpty());
-  EXPECT_THAT(names_of(make_large_devices(gpus(2), 1, LargeGpus::kOne, host_engine, host_ring)),
+  EXPECT_THAT(names_of(make_large_devices(gpus(2), 1, LargeGpus::kOne, host_engine, host_ring, all_reach)),
               ElementsAre("cuda:0", "cuda:1", "host:0"));
-  const auto fewer = make_large_devices(gpus(3), 1, LargeGpus::kEight, host_engine, host_ring);
+  const auto fewer = make_large_devices(gpus(3), 1, LargeGpus::kEight, host_engine, host_ring, all_reach);
   EXPECT_THAT(names_of(fewer), ElementsAre("cuda:0", "cuda:1", "cuda:2", "cuda:0,cuda:1", "host:0"));
   EXPECT_THAT(fewer.refusals, ElementsAre("--large-gpus=8, but 3 GPUs compute large matrices"));
+}
+
+// Links between 0, 2, 4 and 6, and between 1 and 5.
+TEST(MakeGangs, AreOfThoseThatReachEachOtherAsFarAsThereAreAny) {
+  const auto reach = [](int a, int b) {
+    return (a % 2 == 0 && b % 2 == 0) || (std::min(a, b) == 1 && std::max(a, b) == 5);
+  };
+  const auto made = make_large_devices(gpus(8), 1, LargeGpus::kFour, host_engine, host_ring, reach);
+  std::vector<std::string> names = names_of(made);
+  names.erase(names.begin(), names.begin() + 8);
+  EXPECT_THAT(names, ElementsAre("cuda:0,cuda:2,cuda:4,cuda:6", "cuda:1,cuda:3,cuda:5,cuda:7", "cuda:0,cuda:2",
+                                 "cuda:1,cuda:5", "cuda:4,cuda:6", "cuda:3,cuda:7", "host:0"));
+  const auto warning = [](const std::string& gang) {
+    return gang + " do not reach each other's memory: what they send to each other goes through the host";
+  };
+  EXPECT_THAT(made.warnings, ElementsAre(warning("cuda:1,cuda:3,cuda:5,cuda:7"), warning("cuda:3,cuda:7")));
+  EXPECT_THAT(made.refusals, IsEmpty());
+}
+
+TEST(MakeGangs, WhoseMembersCannotBeProcessesComputeAllTheSame) {
+  const auto no_ranks = [](const std::vector<int>& ordinals, CudaStatus* status) {
+    *status = {801, "ranks of GPUs need NCCL 2", false};
+    return host_ring(ordinals, status);
+  };
+  const auto made = make_large_devices(gpus(2), 1, LargeGpus::kTwo, host_engine, no_ranks, all_reach);
+  EXPECT_THAT(names_of(made), ElementsAre("cuda:0", "cuda:1", "cuda:0,cuda:1", "host:0"));
+  EXPECT_THAT(made.warnings,
+              ElementsAre("cuda:0,cuda:1 survive no fault of a GPU together: ranks of GPUs need NCCL 2"));
 }
 
 TEST(MakeGangs, WhatCannotBeAGangIsToldAndLeftOut) {
@@ -77,13 +108,13 @@ TEST(MakeGangs, WhatCannotBeAGangIsToldAndLeftOut) {
     *status = {1, "they do not meet", false};
     return nullptr;
   };
-  const auto made = make_large_devices(gpus(4), 1, LargeGpus::kTwo, host_engine, refusing);
+  const auto made = make_large_devices(gpus(4), 1, LargeGpus::kTwo, host_engine, refusing, all_reach);
   EXPECT_THAT(names_of(made), ElementsAre("cuda:0", "cuda:1", "cuda:2", "cuda:3", "cuda:0,cuda:1", "host:0"));
   EXPECT_THAT(made.refusals, ElementsAre("cuda:2,cuda:3 compute no large matrix together: they do not meet"));
 }
 
 TEST(MakeGangs, AutoTakesLargeMatricesAlone) {
-  auto made = make_large_devices(gpus(8), 1, LargeGpus::kAuto, host_engine, host_ring);
+  auto made = make_large_devices(gpus(8), 1, LargeGpus::kAuto, host_engine, host_ring, all_reach);
   ASSERT_EQ(made.devices[8].name, "cuda:0,cuda:1,cuda:2,cuda:3") << "no gang of eight";
   const LargeRunner runner(std::move(made.devices), [](int64_t, Reservation*) { return true; });
   EXPECT_TRUE(runner.working_bytes(plan_of(8192), 8).has_value());
@@ -92,7 +123,7 @@ TEST(MakeGangs, AutoTakesLargeMatricesAlone) {
 }
 
 TEST(MakeGangs, TakeOnlyWhatARingSweeps) {
-  auto made = make_large_devices(gpus(2), 1, LargeGpus::kTwo, host_engine, host_ring);
+  auto made = make_large_devices(gpus(2), 1, LargeGpus::kTwo, host_engine, host_ring, all_reach);
   const LargeRunner runner(std::move(made.devices), [](int64_t, Reservation*) { return true; });
   const auto taken = [&runner](LargeOptions options) {
     return runner.working_bytes(plan_of(1024, options), 2).has_value();
@@ -159,7 +190,7 @@ class LargeRingTest : public ::testing::Test {
   }
   // Four GPUs and their gangs, all of them fakes.
   void make_fakes() {
-    auto made = make_large_devices(gpus(4), 1, LargeGpus::kFour, host_engine, host_ring);
+    auto made = make_large_devices(gpus(4), 1, LargeGpus::kFour, host_engine, host_ring, all_reach);
     for (LargeDevice& device : made.devices) {
       const auto controls = fakes[device.name] = std::make_shared<LargeControls>();
       device.engine = std::make_unique<FakeLargeEngine>(controls, LargeWorkspace{});
@@ -218,7 +249,7 @@ class LargeRingTest : public ::testing::Test {
 TEST_F(LargeRingTest, TwoAndFourMembersHaveTheSameBits) {
   std::string bits[2];
   for (const LargeGpus wanted : {LargeGpus::kTwo, LargeGpus::kFour}) {
-    make(make_large_devices(gpus(4), 1, wanted, host_engine, host_ring));
+    make(make_large_devices(gpus(4), 1, wanted, host_engine, host_ring, all_reach));
     const auto [bytes, summary] = results_of(committed());
     EXPECT_EQ(accepted.device, "cuda:0,cuda:1,cuda:2,cuda:3");
     EXPECT_EQ(summary.device, wanted == LargeGpus::kTwo ? "cuda:0,cuda:1" : "cuda:0,cuda:1,cuda:2,cuda:3");
@@ -233,7 +264,7 @@ TEST_F(LargeRingTest, TwoAndFourMembersHaveTheSameBits) {
 }
 
 TEST_F(LargeRingTest, WhatNoRingSweepsStaysOnOneDeviceAndSaysSo) {
-  make(make_large_devices(gpus(2), 1, LargeGpus::kTwo, host_engine, host_ring));
+  make(make_large_devices(gpus(2), 1, LargeGpus::kTwo, host_engine, host_ring, all_reach));
   const auto [bytes, summary] =
       results_of(committed([](LargeOpen* open) { open->options.strategy = PivotStrategy::kRoundRobin; }));
   EXPECT_EQ(summary.device, "cuda:0");

@@ -155,6 +155,7 @@ constexpr SvdserveCudaApi kApi = {
     large_memory,
     large_state_bytes,
     decompose_large,
+    reaches,
     ring_device_bytes,
     decompose_ring,
     rank_refusal,

@@ -115,6 +115,8 @@ struct SvdserveCudaApi {
   void (*decompose_large)(int32_t device, const svdserve::LargePlan* plan, const svdserve::LargeOperands* operands,
                           const SvdserveCudaLargeControl* control, SvdserveCudaLargeOutcome* outcome);
 
+  // 1: device `from` reaches the memory of device `to`, so that copies do not go through the host.
+  int32_t (*reaches)(int32_t from, int32_t to);
   // The same on 1, 2, 4 or 8 devices together, the first of which needs the memory that the function before says. ranks:
   // 1 where members are processes, which run this program again with ranks::kRankArgument.
   uint64_t (*ring_device_bytes)(const svdserve::LargePlan* plan);

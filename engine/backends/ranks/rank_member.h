@@ -2,12 +2,11 @@
 //
 // A rank has its device to itself: an error there, or a death, is a lost member, and nothing of the leader's is touched.
 // Matrices cross by memory that both reach, never by the socket. stop() kills; so does the destructor where anything was
-// wrong with any rank of the ring. Else ranks are kept for the next matrix.
+// wrong with any rank of the ring. Else ranks are kept for the next matrix, for a while.
 #ifndef SVDSERVE_ENGINE_BACKENDS_RANKS_RANK_MEMBER_H_
 #define SVDSERVE_ENGINE_BACKENDS_RANKS_RANK_MEMBER_H_
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <set>
@@ -17,6 +16,7 @@
 #include <vector>
 
 #include "engine/backends/ranks/rank_messages.h"
+#include "engine/backends/ranks/rank_pool.h"
 #include "engine/backends/ranks/rank_process.h"
 #include "engine/backends/ranks/shared_memory.h"
 #include "engine/backends/ring/ring_member.h"
@@ -100,8 +100,6 @@ class RankMember {
 
  private:
   static constexpr bool kIsComplex = !std::is_same_v<E, double>;
-  // A rank that does not end its work by then is killed.
-  static constexpr std::chrono::seconds kEndPatience{30};
 
   void ask(Ask what, const Values& values = {}, int descriptor = -1) {
     try {
@@ -166,7 +164,7 @@ class RankMember {
   void end_work() {
     try {
       ask(Ask::kEnd);
-      if (!process_.socket().has_news_within(kEndPatience)) return lease_->give_up();
+      if (!process_.socket().has_news_within(lease_->time_to_leave())) return lease_->give_up();
       (void)answer();
     } catch (...) {
       lease_->give_up();

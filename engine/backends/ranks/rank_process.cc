@@ -1,18 +1,20 @@
 #include "engine/backends/ranks/rank_process.h"
 
+#include <elf.h>
 #include <fcntl.h>
+#include <link.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
-#include <iterator>
+#include <fstream>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -24,9 +26,6 @@ namespace {
 
 // The rank's end of the socket.
 constexpr int kRankSocket = 3;
-
-// A killed process is gone in a second, or its driver hangs. Nobody waits longer then.
-constexpr std::chrono::seconds kPatience{30};
 
 // Sent by a terminal or a service manager to all of a group. A rank ends with its leader instead.
 constexpr int kSignalsOfGroups[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
@@ -74,6 +73,33 @@ bool has_ended(pid_t process) {
   return ended != 0;  // an error: somebody else has waited for it
 }
 
+void wait_behind(pid_t process) {
+  try {
+    std::thread([process] { waitpid(process, nullptr, 0); }).detach();
+  } catch (const std::system_error&) {  // its number stays taken until this process ends
+  }
+}
+
+// Whether /proc/self/exe is the program that runs: it has the same program headers. Where the program is an argument of
+// the dynamic loader, it is the loader.
+bool can_start_itself() {
+  std::string own;
+  dl_iterate_phdr(
+      [](dl_phdr_info* program, size_t, void* headers) {
+        static_cast<std::string*>(headers)->assign(reinterpret_cast<const char*>(program->dlpi_phdr),
+                                                   program->dlpi_phnum * sizeof(ElfW(Phdr)));
+        return 1;
+      },
+      &own);
+  std::ifstream file("/proc/self/exe", std::ios::binary);
+  ElfW(Ehdr) header{};
+  file.read(reinterpret_cast<char*>(&header), sizeof(header));
+  std::string headers(own.size(), '\0');
+  file.seekg(static_cast<std::streamoff>(header.e_phoff));
+  file.read(headers.data(), static_cast<std::streamsize>(headers.size()));
+  return file.good() && headers == own;
+}
+
 }  // namespace
 
 Descriptor begin_rank() {
@@ -93,12 +119,15 @@ std::string own_build() { return states::build_id_of(reinterpret_cast<const void
 
 void begin_leader() {
   ::signal(SIGCHLD, SIG_DFL);
-  may_start() = true;
+  start_refusal() = can_start_itself()
+                        ? nullptr
+                        : "ranks are this program again, but /proc/self/exe is another one: start the program by its "
+                          "own name, and not by the dynamic loader";
 }
 
-std::atomic<bool>& may_start() {
-  static std::atomic<bool> may{false};
-  return may;
+std::atomic<const char*>& start_refusal() {
+  static std::atomic<const char*> refusal{"this program does not begin with run_as_rank()"};
+  return refusal;
 }
 
 RankProcess::RankProcess(const std::vector<std::string>& arguments)
@@ -113,80 +142,20 @@ RankProcess::RankProcess(const std::vector<std::string>& arguments)
   ends_.second = Descriptor();  // the rank alone has it, so that both notice when the other is gone
 }
 
-RankProcess::~RankProcess() {
+RankProcess::~RankProcess() { end(Clock::now() + kPatience); }
+
+void RankProcess::end(Clock::time_point until) {
+  if (process_ < 0) return;
   kill();
-  const auto until = std::chrono::steady_clock::now() + kPatience;
-  while (!has_ended(process_)) {
-    if (std::chrono::steady_clock::now() > until) {
-      std::thread([process = process_] { waitpid(process, nullptr, 0); }).detach();
-      return;
-    }
+  const pid_t process = std::exchange(process_, -1);
+  while (!has_ended(process)) {
+    if (Clock::now() > until) return wait_behind(process);
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }
 
-void RankProcess::kill() const { ::kill(process_, SIGKILL); }
-
-RankLease::~RankLease() {
-  if (sound_) pool_.keep(std::move(ring_));
-}
-
-void RankLease::end(int member) {
-  const std::lock_guard lock(mutex_);
-  for (const auto& process : ring_.processes) {
-    if (process != nullptr) process->kill();
-  }
-  ring_.processes[static_cast<size_t>(member)].reset();
-}
-
-const SharedBlock& RankLease::common(uint64_t bytes) {
-  const std::lock_guard lock(mutex_);
-  if (!has_common_ && bytes > 0) common_ = share_host_memory(bytes);
-  has_common_ = true;
-  return common_;
-}
-
-void RankLease::name_ring(std::string name) {
-  const std::lock_guard lock(mutex_);
-  name_ = std::move(name);
-}
-
-std::string RankLease::ring_name() const {
-  const std::lock_guard lock(mutex_);
-  return name_;
-}
-
-std::shared_ptr<RankLease> RankPool::take(const std::vector<int>& devices) {
-  RankRing ring;
-  {
-    const std::lock_guard lock(mutex_);
-    const auto at =
-        std::find_if(idle_.rbegin(), idle_.rend(), [&](const auto& idle) { return idle.devices == devices; });
-    if (at != idle_.rend()) {
-      ring = std::move(*at);
-      idle_.erase(std::next(at).base());
-    }
-  }
-  const auto& idle = ring.processes;
-  if (!std::all_of(idle.begin(), idle.end(), [](const auto& process) { return process->socket().is_quiet(); })) {
-    ring.processes.clear();  // one of them has ended
-  }
-  ring.devices = devices;
-  for (size_t i = ring.processes.size(); i < devices.size(); ++i) {
-    std::vector<std::string> arguments = arguments_;
-    arguments.push_back(std::to_string(devices[i]));
-    ring.processes.push_back(std::make_unique<RankProcess>(arguments));
-  }
-  return std::make_shared<RankLease>(*this, std::move(ring));
-}
-
-void RankPool::keep(RankRing ring) {
-  RankRing oldest;  // ends without the lock
-  const std::lock_guard lock(mutex_);
-  idle_.push_back(std::move(ring));
-  if (idle_.size() <= kMostIdle) return;
-  oldest = std::move(idle_.front());
-  idle_.erase(idle_.begin());
+void RankProcess::kill() const {
+  if (process_ > 0) ::kill(process_, SIGKILL);
 }
 
 }  // namespace svdserve::ranks

@@ -1,19 +1,16 @@
-// Processes that are members of a ring: started from this program, killed when they are not to be trusted any more.
+// A process that is a member of a ring: started from this program, killed when it is not to be trusted any more.
 #ifndef SVDSERVE_ENGINE_BACKENDS_RANKS_RANK_PROCESS_H_
 #define SVDSERVE_ENGINE_BACKENDS_RANKS_RANK_PROCESS_H_
 
 #include <sys/types.h>
 
 #include <atomic>
-#include <cstdint>
-#include <memory>
-#include <mutex>
+#include <chrono>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "engine/backends/ranks/rank_socket.h"
-#include "engine/backends/ranks/shared_memory.h"
 
 namespace svdserve::ranks {
 
@@ -31,85 +28,33 @@ std::string own_build();
 // was started with SIGCHLD ignored. Else their numbers would be those of others, and kill() would kill these.
 void begin_leader();
 
-// Whether this program begins with run_as_rank() (engine/large_engine.h). Else it must not be started again as a rank.
-std::atomic<bool>& may_start();
+// Null where this program may start itself as a rank: it begins with run_as_rank() (engine/large_engine.h), and the
+// system knows where it is. Else why not.
+std::atomic<const char*>& start_refusal();
 
 class RankProcess {
  public:
+  using Clock = std::chrono::steady_clock;
+  // A killed process is gone in a second, or its driver hangs. Nobody waits longer then.
+  static constexpr std::chrono::seconds kPatience{20};
+
   // This program with kRankArgument and `arguments`. Throws large::LargeStop.
   explicit RankProcess(const std::vector<std::string>& arguments);
-  // Kills it, and waits until it is gone with all that it held.
+  // end() in kPatience.
   ~RankProcess();
   RankProcess(const RankProcess&) = delete;
   RankProcess& operator=(const RankProcess&) = delete;
 
-  // From any thread. A thread that talks with it gets SocketClosed.
+  // From any thread, before end(). A thread that talks with it gets SocketClosed.
   void kill() const;
+  // Kills it, and waits until it is gone with all that it held, but not beyond `until`. Later calls do nothing.
+  void end(Clock::time_point until);
   RankSocket& socket() { return socket_; }
 
  private:
   std::pair<Descriptor, Descriptor> ends_;
   RankSocket socket_;
   pid_t process_ = -1;
-};
-
-// The ranks of one ring, in the order of its members.
-struct RankRing {
-  std::vector<int> devices;
-  std::vector<std::unique_ptr<RankProcess>> processes;
-};
-
-class RankPool;
-
-// The members of a ring share it while they sweep one matrix. Thread safe.
-class RankLease {
- public:
-  RankLease(RankPool& pool, RankRing ring) : pool_(pool), ring_(std::move(ring)) {}
-  // Ranks that nothing is wrong with are kept for the next matrix.
-  ~RankLease();
-  RankLease(const RankLease&) = delete;
-  RankLease& operator=(const RankLease&) = delete;
-
-  int members() const { return static_cast<int>(ring_.processes.size()); }
-  RankProcess& process(int member) const { return *ring_.processes[static_cast<size_t>(member)]; }
-  // Something is wrong with one of them. They all are to end, once nobody waits for them any more.
-  void give_up() { sound_ = false; }
-  bool is_sound() const { return sound_; }
-  // Kills them all, and waits until that of `member` is gone.
-  void end(int member);
-  // One block for all of them. The first call decides how many bytes it has; 0: there is none.
-  const SharedBlock& common(uint64_t bytes);
-  // The name of the ring by which its ranks find each other: the first member tells it, before others ask.
-  void name_ring(std::string name);
-  std::string ring_name() const;
-
- private:
-  RankPool& pool_;
-  RankRing ring_;
-  std::atomic<bool> sound_{true};
-  mutable std::mutex mutex_;
-  bool has_common_ = false;
-  SharedBlock common_;
-  std::string name_;
-};
-
-// Starts ranks, and keeps those that are idle, of the last kMostIdle rings. It outlives its leases. Thread safe.
-class RankPool {
- public:
-  // arguments: of the ranks, before their device.
-  explicit RankPool(std::vector<std::string> arguments) : arguments_(std::move(arguments)) {}
-  // The ranks of a ring of these devices: those that served the last such ring, where they are idle. Throws
-  // large::LargeStop.
-  std::shared_ptr<RankLease> take(const std::vector<int>& devices);
-  static constexpr size_t kMostIdle = 8;
-
- private:
-  friend class RankLease;
-  void keep(RankRing ring);
-
-  const std::vector<std::string> arguments_;
-  std::mutex mutex_;
-  std::vector<RankRing> idle_;  // the oldest first
 };
 
 }  // namespace svdserve::ranks

@@ -12,7 +12,8 @@
 // of the caller's. reset_counters(), which begins a sweep, makes a checkpoint of what has changed.
 // A member that fails is lost (member_threads.h). The largest ring of those left takes the checkpoint and repeats the
 // p-steps since then. That is one sweep, or two if the loss comes while a checkpoint is made. The bits are the same.
-// Without a member left the call throws LargeStop{kFault}.
+// Without a member left the call throws LargeStop{kFault}. Where new members cannot be made, fewer are. Where none can,
+// Home goes on alone, until the driver does something else with the matrix than sweeps.
 // Memory beside Home's, in matrices of the size of X, and of V: 3 / 2 on members, 2 of checkpoints.
 #ifndef SVDSERVE_ENGINE_BACKENDS_RING_RING_BACKEND_H_
 #define SVDSERVE_ENGINE_BACKENDS_RING_RING_BACKEND_H_
@@ -40,6 +41,8 @@ namespace svdserve::ring {
 //   int64_t checkpoint_ld(rows)                                elements from column to column there
 //   void download(view, E* to), download(f, n, int32_t* to)    into such memory. wait
 //   void upload(const E* from, view), upload(from, n, f)       from there. wait
+// and, where p-steps of members have other bits,
+//   void compute_as_member(blocks)                             its p-steps have those bits, too, for so many blocks
 template <class Home>
 concept RingHome = large::LargeBackend<Home> &&
     requires(Home& h, large::LargeView<typename Home::Element> a, typename Home::Element* to, int32_t* f) {
@@ -55,7 +58,8 @@ concept RingHome = large::LargeBackend<Home> &&
 struct RingReport {
   int members = 1;  // of the last sweep
   int lost = 0;
-  int swaps = 0;  // of all members at once
+  int not_made = 0;  // rings for which there were no members
+  int swaps = 0;     // of all members at once
   int checkpoints = 0;
   int64_t repeated = 0;  // p-steps that lost members had, or should have had
   std::string last_failure;
@@ -68,7 +72,7 @@ class RingBackend {
   using E = Element;
   using View = large::LargeView<E>;
   using Order = std::vector<int64_t>;
-  // New members for these devices, which are numbers that the maker knows.
+  // New members for these devices, which are numbers that the maker knows. Throws LargeStop where it cannot make them all.
   using Maker = std::function<Members<Member>(const std::vector<int>& devices)>;
   struct Settings {
     int members = 1;  // is_ring_size(); the devices are 0 .. members - 1
@@ -88,8 +92,8 @@ class RingBackend {
   void tell(LargeOutcome& outcome) const {
     outcome.members = report_.members;
     const bool has_results = outcome.status == LargeStatus::kOk || outcome.status == LargeStatus::kNotConverged;
-    if (!has_results || report_.lost == 0) return;
-    outcome.device_lost = true;
+    if (!has_results || report_.lost + report_.not_made == 0) return;
+    outcome.device_lost = report_.lost > 0;
     outcome.detail = report_.last_failure;
   }
 
@@ -194,18 +198,19 @@ class RingBackend {
   void p_step(const large::PStep<E>& step) {
     if (!cut_) return home_.p_step(step);
     if (!matrix_ || !matrix_->is_of(step)) distribute(step);
+    if (is_alone_) return home_.p_step(step);
     log_.push_back({step, {step.pairs, step.pairs + step.count}});
     is_home_ = false;
   }
 
   void reset_counters() {
-    home_.reset_counters();
     if (matrix_) {
       keep_up([&] {
         catch_up();
         if (settings_.checkpoints) make_checkpoint();
       });
     }
+    home_.reset_counters();
     counted_from_ = log_.size();
     counters_ = counted_before_ = {};
   }
@@ -213,6 +218,10 @@ class RingBackend {
   large::PStepCounters read_counters() {
     if (!cut_) return home_.read_counters();
     if (matrix_) keep_up([&] { catch_up(); });
+    if (is_alone_) {
+      counters_ = counted_before_;
+      add(home_.read_counters(), counters_);
+    }
     return counters_;
   }
 
@@ -255,6 +264,11 @@ class RingBackend {
       catch_up();
       make_checkpoint();
     });
+    if (!is_alone_) take_home();
+  }
+
+  // Home has what the checkpoint has.
+  void take_home() {
     home_.upload(checkpoint_->x, matrix_->x);
     home_.upload(checkpoint_->f, matrix_->x.cols, matrix_->f);
     if (matrix_->v) home_.upload(checkpoint_->v, matrix_->v);
@@ -269,6 +283,7 @@ class RingBackend {
     spare_.reset();
     clear_log();
     matrix_.reset();
+    is_alone_ = false;
   }
 
   void give_members_up() {
@@ -322,12 +337,25 @@ class RingBackend {
     }
   }
 
-  // Members have what the checkpoint has.
+  // The largest ring of new members that can be made; none: there are no members.
+  void make_members() {
+    for (std::vector<int> devices = devices_; !devices.empty(); devices.pop_back()) {
+      if (!is_ring_size(static_cast<int>(devices.size()))) continue;
+      try {
+        members_ = make_(devices);
+        return;
+      } catch (const large::LargeStop& stop) {
+        ++report_.not_made;
+        report_.last_failure = stop.detail;
+      }
+    }
+  }
+
+  // Members, or Home alone, have what the checkpoint has.
   void take_checkpoint() {
-    std::vector<int> devices = devices_;
-    while (!is_ring_size(static_cast<int>(devices.size()))) devices.pop_back();
-    report_.members = static_cast<int>(devices.size());
-    members_ = make_(devices);
+    make_members();
+    report_.members = std::max(1, static_cast<int>(members_.size()));
+    if (members_.empty()) return go_on_alone();
     unions_ = std::make_unique<Unions>(report_.members, matrix_->x.cols, matrix_->width);
     layout_ = std::make_unique<RingLayout>(*unions_);
     const auto shared = share();
@@ -343,9 +371,31 @@ class RingBackend {
     });
   }
 
+  // Home computes what was written down, and all p-steps from now on.
+  void go_on_alone() {
+    is_alone_ = true;
+    take_home();
+    if constexpr (requires { home_.compute_as_member(int64_t{}); }) {
+      home_.compute_as_member((matrix_->x.cols + matrix_->width - 1) / matrix_->width);
+    }
+    for (size_t i = 0; i < log_.size(); ++i) {
+      if (i == counted_from_) home_.reset_counters();
+      log_[i].step.pairs = log_[i].pairs.data();
+      home_.p_step(log_[i].step);
+      home_.sync();
+      watch_.check();
+    }
+    if (counted_from_ == log_.size()) home_.reset_counters();
+    clear_log();
+    checkpoint_.reset();
+    spare_.reset();
+  }
+
   // All that was written down is computed.
   void catch_up() {
+    if (is_alone_) return;
     if (!layout_) take_checkpoint();
+    if (is_alone_) return;
     if (done_ < counted_from_) compute(counted_from_);
     if (done_ < log_.size()) compute(log_.size());
   }
@@ -369,7 +419,7 @@ class RingBackend {
 
   // After catch_up().
   void make_checkpoint() {
-    if (log_.empty()) return;
+    if (is_alone_ || log_.empty()) return;
     if (spare_ == nullptr || spare_.use_count() > 1) spare_ = new_checkpoint();  // a thread left behind may write to it
     const auto shared = share();
     shared->checkpoint = spare_;
@@ -430,7 +480,8 @@ class RingBackend {
   std::vector<LargePhaseTime> phases_;
 
   std::unique_ptr<Distributed> matrix_;
-  bool is_home_ = false;
+  bool is_home_ = false;   // Home has it, too
+  bool is_alone_ = false;  // Home has it, and there are no members
   std::shared_ptr<Checkpoint<E>> checkpoint_, spare_;
   std::vector<LoggedStep> log_;  // since the checkpoint
   size_t done_ = 0;              // of log_, by these members

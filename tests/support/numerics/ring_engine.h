@@ -1,4 +1,4 @@
-// An engine of large matrices on a ring of host members of one thread each, with blocks as narrow as a test wants.
+// Engines of large matrices on a ring of host members of one thread each, with blocks as narrow as a test wants.
 #ifndef SVDSERVE_TESTS_SUPPORT_NUMERICS_RING_ENGINE_H_
 #define SVDSERVE_TESTS_SUPPORT_NUMERICS_RING_ENGINE_H_
 
@@ -6,6 +6,7 @@
 #include <complex>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "engine/algorithms/large/large_driver.h"
@@ -26,13 +27,12 @@ struct NarrowHome : host::HostLargeBackend<E> {
   int64_t width;
 };
 
-// Member<E>: made of a device's number, and the tracking that members share.
-template <template <class> class Member>
-class RingTestEngineOf : public LargeEngine {
+// Own: derived from it, with
+//   outcome_of<E>(watch, plan, operands, control)    by run_on(), or without a ring
+template <class Own>
+class RingTestEngineBase : public LargeEngine {
  public:
-  // members 0: one device without a ring.
-  RingTestEngineOf(int members, int64_t width, std::chrono::milliseconds deadline = std::chrono::minutes(5),
-                   bool checkpoints = true)
+  RingTestEngineBase(int members, int64_t width, std::chrono::milliseconds deadline, bool checkpoints)
       : members_(members), width_(width), deadline_(deadline), checkpoints_(checkpoints) {}
   LargeWorkspace memory(const LargePlan& /*plan*/, uint64_t /*device_room*/) const override { return {}; }
   LargeOutcome decompose(const LargePlan& plan, const LargeOperands& operands,
@@ -42,24 +42,26 @@ class RingTestEngineOf : public LargeEngine {
   }
   const ring::RingReport& report() const { return report_; }
 
+ protected:
+  // make(devices): the members.
+  template <class Member, class Home, class Make>
+  LargeOutcome run_on(Home& home, const Make& make, const large::LargeWatch& watch, const LargePlan& plan,
+                      const LargeOperands& operands, const LargeControl& control) const {
+    ring::RingBackend<Home, Member> backend(home, make, {members_, deadline_, checkpoints_}, watch);
+    LargeOutcome outcome = large::decompose(backend, plan, operands, control);
+    report_ = backend.report();
+    backend.tell(outcome);
+    return outcome;
+  }
+  int members() const { return members_; }
+  int64_t width() const { return width_; }
+
  private:
   template <class E>
   LargeOutcome run(const LargePlan& plan, const LargeOperands& operands, const LargeControl& control) const {
     const host::BlasThreads one_thread_a_call;
     const large::LargeWatch watch(control);
-    NarrowHome<E> home(&watch, width_);
-    if (members_ == 0) return large::decompose(home, plan, operands, control);
-    const auto make = [](const std::vector<int>& devices) {
-      const auto tracking = std::make_shared<host::SharedTracking>();
-      ring::Members<Member<E>> members;
-      for (const int device : devices) members.push_back(std::make_shared<Member<E>>(device, tracking));
-      return members;
-    };
-    ring::RingBackend<NarrowHome<E>, Member<E>> backend(home, make, {members_, deadline_, checkpoints_}, watch);
-    LargeOutcome outcome = large::decompose(backend, plan, operands, control);
-    report_ = backend.report();
-    outcome.members = report_.members;
-    return outcome;
+    return static_cast<const Own&>(*this).template outcome_of<E>(watch, plan, operands, control);
   }
 
   const int members_;
@@ -67,6 +69,38 @@ class RingTestEngineOf : public LargeEngine {
   const std::chrono::milliseconds deadline_;
   const bool checkpoints_;
   mutable ring::RingReport report_;
+};
+
+// Member<E>: made of a device's number, and the tracking that members share.
+template <template <class> class Member>
+class RingTestEngineOf : public RingTestEngineBase<RingTestEngineOf<Member>> {
+ public:
+  // members 0: one device without a ring.
+  RingTestEngineOf(int members, int64_t width, std::chrono::milliseconds deadline = std::chrono::minutes(5),
+                   bool checkpoints = true)
+      : RingTestEngineBase<RingTestEngineOf>(members, width, deadline, checkpoints) {}
+
+  // The most members that can be made after the first ones.
+  void set_most_new_members(size_t most) { most_new_members_ = most; }
+
+  template <class E>
+  LargeOutcome outcome_of(const large::LargeWatch& watch, const LargePlan& plan, const LargeOperands& operands,
+                          const LargeControl& control) const {
+    NarrowHome<E> home(&watch, this->width());
+    if (this->members() == 0) return large::decompose(home, plan, operands, control);
+    const auto make = [most = size_t{ring::kMostMembers}, this](const std::vector<int>& devices) mutable {
+      if (devices.size() > std::exchange(most, most_new_members_))
+        throw large::LargeStop{LargeStatus::kFault, "no room for a member"};
+      const auto tracking = std::make_shared<host::SharedTracking>();
+      ring::Members<Member<E>> members;
+      for (const int device : devices) members.push_back(std::make_shared<Member<E>>(device, tracking));
+      return members;
+    };
+    return this->template run_on<Member<E>>(home, make, watch, plan, operands, control);
+  }
+
+ private:
+  size_t most_new_members_ = ring::kMostMembers;
 };
 
 template <class E>

@@ -175,8 +175,12 @@ class CudaLargeBackend {
   void upload(const E* from, View a);
   void download(const int32_t* f, int64_t n, int32_t* to);
   void upload(const int32_t* from, int64_t n, int32_t* f);
-  // From now on Gram matrices have the parts that suit so many pairs, so that bits do not depend on a p-step's number.
-  void fix_gram_parts(int64_t pairs) { parts_for_ = static_cast<int>(pairs); }
+  // From now on Gram matrices have the parts that suit a ring of four, for a matrix of so many blocks. So the
+  // bits are the same for every number of members, and do not depend on a p-step's number of pairs.
+  void compute_as_member(int64_t blocks) {
+    constexpr int64_t kMembersOfParts = 4;
+    parts_for_ = static_cast<int>(std::max<int64_t>(1, blocks / 2 / kMembersOfParts));
+  }
   // The versions of the blocks of x, with the width and tolerance of `step`, in device memory; or null.
   int* block_versions(const large::PStep<E>& step) { return versions_of(step).blocks; }
 

@@ -8,8 +8,6 @@
 namespace svdserve::cuda {
 namespace {
 
-// Gram matrices have the parts that they would have on so many members: the bits are the same for every number.
-constexpr int64_t kMembersOfParts = 4;
 constexpr uint64_t kSlackBytes = uint64_t{64} << 20;
 
 }  // namespace
@@ -79,7 +77,7 @@ void CudaMember<E>::reserve(const ring::RingShape& shape) {
   x_ = backend_->matrix(shape.rows, shape.columns);
   if (shape.v_rows > 0) v_ = backend_->matrix(shape.v_rows, shape.columns);
   f_ = backend_->exponents(shape.columns);
-  backend_->fix_gram_parts(std::max<int64_t>(1, shape.blocks() / 2 / kMembersOfParts));
+  backend_->compute_as_member(shape.blocks());
   large::PStep<E> step;
   step.x = x_;
   step.width = shape.width;

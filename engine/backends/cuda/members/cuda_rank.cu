@@ -1,6 +1,5 @@
 #include "engine/backends/cuda/members/cuda_rank.h"
 
-#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <future>
@@ -8,6 +7,7 @@
 #include <utility>
 
 #include "engine/backends/cuda/members/decompose_ring.h"
+#include "engine/backends/cuda/members/nccl_environment.h"
 #include "engine/backends/ranks/rank_socket.h"
 #include "engine/backends/ranks/serve_rank.h"
 
@@ -56,9 +56,7 @@ const char* rank_refusal(const int32_t* devices, int32_t count) {
   thread_local std::string text;
   for (int32_t i = 0; i < count; ++i) {
     for (int32_t j = 0; j < count; ++j) {
-      int can = 0;
-      if (i == j || (cudaDeviceCanAccessPeer(&can, devices[i], devices[j]) == cudaSuccess && can != 0)) continue;
-      (void)cudaGetLastError();
+      if (i == j || reaches(devices[i], devices[j]) != 0) continue;
       text = "ranks need GPUs that reach each other's memory, but GPU " + std::to_string(devices[i]) +
              " does not reach that of GPU " + std::to_string(devices[j]);
       return text.c_str();
@@ -69,8 +67,7 @@ const char* rank_refusal(const int32_t* devices, int32_t count) {
 
 void serve_rank(int32_t socket, int32_t device) {
   ranks::RankSocket leader((ranks::Descriptor(socket)));
-  // Multicast of NVLink is for collectives, which a ring has none of.
-  setenv("NCCL_NVLS_ENABLE", "0", 0);
+  set_nccl_environment();
   (void)cudaSetDevice(device);  // where that fails, the first call does
   CudaRankKind kind(device);
   ranks::serve_rank<CudaRankKind, Complex>(leader, kind);

@@ -26,8 +26,7 @@ void let_reach(const std::vector<int>& devices) {
   for (const int from : devices) {
     require(cudaSetDevice(from), "choosing a device");
     for (const int to : devices) {
-      int can = 0;
-      if (from == to || cudaDeviceCanAccessPeer(&can, from, to) != cudaSuccess || can == 0) continue;
+      if (from == to || reaches(from, to) == 0) continue;
       (void)cudaDeviceEnablePeerAccess(to, 0);  // or it has been
       (void)cudaGetLastError();
     }
@@ -99,14 +98,23 @@ LargeOutcome by_ranks(const Ring& ring) {
 
 }  // namespace
 
-// The first GPU's: matrices, a member, and two checkpoints of X and V on their way home.
+int32_t reaches(int32_t from, int32_t to) {
+  int can = 0;
+  const bool known = cudaDeviceCanAccessPeer(&can, from, to) == cudaSuccess;
+  (void)cudaGetLastError();
+  return known && can != 0 ? 1 : 0;
+}
+
+// The first GPU's: matrices, a member, and two checkpoints on their way home. With vectors all of these have V, too.
 uint64_t ring_device_bytes(const LargePlan* plan) {
   const uint64_t bytes = large_memory(plan, kAnyRoom).device_bytes;
   if (plan->options.kind == LargeKind::kGeneral || plan->options.method == Method::kTridiagonal) return bytes;
   const bool complex = is_complex(plan->problem.dtype);
   const int64_t n = std::min(plan->problem.rows, plan->problem.cols);
-  const uint64_t square = static_cast<uint64_t>(n) * static_cast<uint64_t>(n) * (complex ? 16 : 8);
-  return bytes + ring_member_bytes(n, n, n, complex) + 4 * square;
+  const bool has_v = plan->left_columns > 0 || plan->right_rows > 0 || plan->options.top_k > 0;
+  const auto column = static_cast<uint64_t>(CudaLargeBackend<double>::leading_dimension(n)) * (complex ? 16 : 8);
+  const uint64_t checkpoint = (has_v ? 2 : 1) * static_cast<uint64_t>(n) * (column + sizeof(int32_t));
+  return bytes + ring_member_bytes(n, has_v ? n : 0, n, complex) + 2 * checkpoint;
 }
 
 void decompose_ring(const int32_t* devices, int32_t count, int32_t ranks, const LargePlan* plan,

@@ -13,6 +13,8 @@
 #include "engine/backends/host/members/host_member.h"
 #include "engine/backends/host/members/host_rank.h"
 #include "engine/backends/ranks/rank_member.h"
+#include "engine/backends/ranks/rank_pool.h"
+#include "engine/backends/ranks/rank_process.h"
 #include "engine/backends/ring/ring_backend.h"
 #include "engine/large_engine.h"
 #include "oneapi/tbb/info.h"
@@ -125,7 +127,8 @@ class HostRingEngine : public LargeEngine {
 }  // namespace
 
 std::unique_ptr<LargeEngine> make_host_ring_engine(int threads, int members, RingMembers kind) {
-  if (!ring::is_ring_size(members) || (kind == RingMembers::kRanks && !ranks::may_start())) return nullptr;
+  if (!ring::is_ring_size(members) || (kind == RingMembers::kRanks && ranks::start_refusal() != nullptr))
+    return nullptr;
   return std::make_unique<HostRingEngine>(threads, members, kind);
 }
 
