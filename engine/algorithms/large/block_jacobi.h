@@ -367,6 +367,7 @@ class BlockJacobi {
   // of G, G^2 and G^3 have the moments of a measure on the eigenvalues as their means. The two nodes of its Gauss
   // quadrature lie between the least and the largest eigenvalue.
   bool may_be_well_conditioned() {
+    backend_.stage("probe");
     const View few = a_.columns(0, std::min(n_, kProbedColumns));
     View once = backend_.matrix(n_, few.cols), twice = backend_.matrix(m_, few.cols);
     backend_.gemm(Op::kAdjoint, Op::kNone, 1.0, a_, few, 0.0, once);
