@@ -1,5 +1,5 @@
-// Tall and wide matrices of level columns: AUTO takes the Cholesky factor of their Gram matrix where they are
-// well-conditioned, a QR where they are not, and keeps the contract either way.
+// AUTO takes the Cholesky factor of a tall or wide matrix of level columns where it is well-conditioned, else a QR. It
+// keeps the contract either way.
 #include <algorithm>
 #include <cmath>
 #include <complex>
