@@ -7,6 +7,7 @@
 //   build/release/bin/large_bench spectra 512            sweeps and times for graded, clustered and dense spectra
 //   build/release/bin/large_bench members 1024           a ring of 1, 2, 4 and 8 members beside the whole host, in turns
 //   build/release/bin/large_bench leading 2000           top_k = 10 of ten times as many rows, and all triplets
+//   build/release/bin/large_bench tall 2000              phases of ten times as many rows, with a QR and without, one thread
 //   OPENBLAS_NUM_THREADS=1 build/release/bin/large_bench hermitian 512     TRIDIAGONAL in both precisions, one thread
 //   OPENBLAS_NUM_THREADS=1 build/release/bin/large_bench single 1024       a start of AUTO in single precision, one thread
 // CSV, with the machine in comments. Times are the best of three, of both sides; LAPACK has as many threads as we.
@@ -56,13 +57,14 @@ double best_of(const std::function<void()>& f) {
   return best;
 }
 
-std::vector<double> normal_matrix(int64_t n) {
+std::vector<double> normal_matrix(int64_t m, int64_t n) {
   std::mt19937_64 bits(3);
   std::normal_distribution<double> normal;
-  std::vector<double> a(n * n);
+  std::vector<double> a(m * n);
   for (double& x : a) x = normal(bits);
   return a;
 }
+std::vector<double> normal_matrix(int64_t n) { return normal_matrix(n, n); }
 
 std::string processor() {
   std::ifstream info("/proc/cpuinfo");
@@ -334,7 +336,9 @@ template <class T>
 class Decomposition {
  public:
   Decomposition(DType dtype, const std::vector<double>& a, int64_t n, const LargeOptions& options)
-      : plan_(*plan_large({n, n, dtype, Order::kColumnMajor}, options).plan),
+      : Decomposition(dtype, a, n, n, options) {}
+  Decomposition(DType dtype, const std::vector<double>& a, int64_t m, int64_t n, const LargeOptions& options)
+      : plan_(*plan_large({m, n, dtype, Order::kColumnMajor}, options).plan),
         operand_(a.begin(), a.end()),
         left_(plan_.left_bytes() / sizeof(T)),
         values_(plan_.values_bytes() / sizeof(T)),
@@ -358,6 +362,24 @@ class Decomposition {
   const std::vector<T> operand_;
   std::vector<T> left_, values_, right_;
 };
+
+// Matrices that need no QR, and that turn out to need one at the first look and behind the Gram matrix.
+void print_tall(const LargeEngine& engine, const std::vector<int64_t>& orders) {
+  std::printf("m,n,matrix,phase,seconds,operations\n");
+  for (const int64_t n : orders) {
+    const int64_t m = 10 * n;
+    const std::vector<double> normal = normal_matrix(m, n);
+    std::vector<double> shifted = normal, twins = normal;
+    for (double& x : shifted) x += 0.5;
+    std::copy_n(twins.end() - m, m, twins.begin());
+    for (const auto& [what, a] : {std::pair{"normal", &normal}, {"one large value", &shifted}, {"one zero", &twins}}) {
+      for (const LargePhaseTime& phase : Decomposition<double>(DType::kF64, *a, m, n, {}).run(engine).phases) {
+        std::printf("%lld,%lld,%s,%s,%.5f,%.3g\n", static_cast<long long>(m), static_cast<long long>(n), what,
+                    phase.name.c_str(), phase.seconds, phase.flops);
+      }
+    }
+  }
+}
 
 // Eigenvectors of a random Hermitian matrix by its lower triangle, in both precisions and by LAPACK's.
 void print_hermitian(const LargeEngine& engine, const std::vector<int64_t>& orders) {
@@ -538,13 +560,15 @@ int run(const std::string& what, std::vector<int64_t> orders) {
     print_hermitian(*make_host_large_engine(1), orders);
   } else if (what == "single") {
     print_single(*make_host_large_engine(1), orders);
+  } else if (what == "tall") {
+    print_tall(*make_host_large_engine(1), orders);
   } else if (what == "members") {
     print_members(*engine, orders);
   } else if (what == "leading") {
     print_leading(*engine, orders);
   } else {
     std::fprintf(stderr,
-                 "large_bench [times | phases | strategies | spectra | members | leading | hermitian | single] "
+                 "large_bench [times | phases | strategies | spectra | members | leading | tall | hermitian | single] "
                  "[ORDER ...]\n");
     return 2;
   }

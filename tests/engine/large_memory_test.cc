@@ -50,7 +50,8 @@ struct Case {
 TEST(LargeMemoryTest, IsEnough) {
   for (const int threads : {1, 8}) {
     const auto engine = make_host_large_engine(threads);
-    for (const Case& c : {Case{1, 1}, {5, 3}, {64, 64}, {130, 130}, {140, 600}, {2000, 10}, {20000, 3}, {300, 300}}) {
+    for (const Case& c :
+         {Case{1, 1}, {5, 3}, {64, 64}, {130, 130}, {140, 600}, {300, 140}, {2000, 10}, {20000, 3}, {300, 300}}) {
       for (const DType dtype : {DType::kF64, DType::kC128}) {
         for (const Vectors vectors : {Vectors::kNone, Vectors::kThin, Vectors::kFull}) {
           for (const Method method : {Method::kAuto, Method::kJacobi}) {

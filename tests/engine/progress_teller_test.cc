@@ -199,5 +199,33 @@ TEST(PredictedWork, CountsTheOperations) {
               1e-9);
 }
 
+// n^2 m of the Gram matrix, n^3 / 3 of its Cholesky factor, n^3 of the inverse; 2 n^2 m of U.
+TEST(PredictedWork, CountsTheOperationsWithoutAQr) {
+  const LargePlan plan = *plan_large({100, 300, DType::kF64, Order::kRowMajor}, {}).plan;
+  EXPECT_EQ(expected_start(plan, even_speeds()), SvdStart::kEigenbasis);
+  const WorkParts parts = svd_parts(plan, SvdStart::kEigenbasis, even_speeds());
+  EXPECT_NEAR(parts[kSvdQr].seconds, (3e6 + 4 / 3.0 * 1e6) / 1e9, 1e-9);
+  EXPECT_NEAR(parts[kSvdStart].seconds, (14 / 3.0 + 2) * 1e6 / 1e9, 1e-9);
+  EXPECT_NEAR(parts[kSvdPolish].seconds, (6e6 + 2e4) / 1e9, 1e-9);
+  EXPECT_NEAR(parts[kSvdLeft].seconds, 8.0 * 300 * 100 / 1e9, 1e-9);
+}
+
+// Where its rows are read in place, there is no Gram matrix of them; full bases need Q.
+TEST(PredictedWork, ExpectsAQrWhereItIsNeeded) {
+  const auto start = [](int64_t rows, LargeOptions options, bool reads_in_place) {
+    WorkSpeeds speeds = even_speeds();
+    speeds.reads_in_place = reads_in_place;
+    return expected_start(*plan_large({rows, 100, DType::kF64, Order::kRowMajor}, options).plan, speeds);
+  };
+  LargeOptions jacobi, full;
+  jacobi.method = Method::kJacobi;
+  full.vectors = Vectors::kFull;
+  EXPECT_EQ(start(1600, {}, true), SvdStart::kQrAndEigenbasis);
+  EXPECT_EQ(start(1600, {}, false), SvdStart::kEigenbasis);
+  EXPECT_EQ(start(199, {}, true), SvdStart::kQrAndEigenbasis);
+  EXPECT_EQ(start(300, full, true), SvdStart::kQrAndEigenbasis);
+  EXPECT_EQ(start(300, jacobi, true), SvdStart::kTwoQrs);
+}
+
 }  // namespace
 }  // namespace svdserve::large

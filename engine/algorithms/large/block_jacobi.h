@@ -13,6 +13,10 @@
 //      Columns that are level, of a square operand, need no QR: kappa(A) is of the order of kappa(B) then, so an error
 //      of n u |A| is within the bound below. Where a Cholesky factorization of A'^H A' finds no column close to the
 //      span of those before it, X := A' V_0, V_0 an eigenbasis of A'^H A', and A' = Y S W^H.
+//      Those of a tall operand, m >= 2 n, may need none either: its Cholesky factor R stands for A' in the sweeps, X :=
+//      R V_0, and A' W = Y S after them. U is as far from orthogonal as A' R^-1, about u times the sum of 1 / d_j^2, d_j
+//      the distance of column j, of norm one, from the span of all others (Cholesky QR). So the mean of 1 / d_j^2 is
+//      limited. V is an eigenbasis that was rotated, as ever, and A' - U S V^H = A' (I - W W^H).
 //   3. Sweeps of p-steps until X W = Y S has orthogonal columns (block_jacobi_sweeps.h; Novakovic, eqs. 5 to 9).
 //   4. W was accumulated (from V_0, or where R_2 is singular), or W = X_2^-1 (Y S) by one triangular solve,
 //      which after two QRs is as accurate and spares 4 of 10 n^3 operations a sweep. A solver that inverts diagonal
@@ -27,7 +31,8 @@
 // Accuracy: |A - U S V^H| and the bases to some n u; for A = B D, D diagonal, every value to a relative error of order
 // n u kappa(B). Cost: 4/3 (m - n/3) n^2 a QR, 6 n^3 a sweep and 4 n^3 more where W is accumulated (complex: four
 // times). Sources: Novakovic, SIAM J. Sci. Comput. 37 (2015) C1-C30; Novakovic and Singer, BIT 51 (2011)
-// 1009-1030; Drmac and Veselic, SIAM J. Matrix Anal. Appl. 29 (2008) 1322-1362 (QR twice, R^H); G -> x, V^* -> w.
+// 1009-1030; Drmac and Veselic, SIAM J. Matrix Anal. Appl. 29 (2008) 1322-1362 (QR twice, R^H); Yamamoto et al., ETNA
+// 44 (2015) 306-326 (Cholesky QR); Golub and Meurant, Numerical Analysis 1993, 105-156 (quadrature). G -> x, V^* -> w.
 #ifndef SVDSERVE_ENGINE_ALGORITHMS_LARGE_BLOCK_JACOBI_H_
 #define SVDSERVE_ENGINE_ALGORITHMS_LARGE_BLOCK_JACOBI_H_
 
@@ -58,6 +63,11 @@ inline constexpr double kLeastDistance = 1e-4;
 // log2 of the largest ratio of columns within which their exponents may be made equal.
 inline constexpr int32_t kPlainSpread = 300;
 inline constexpr double kUnitRoundoff = 0x1p-53;
+// The largest mean of 1 / d_j^2 (step 2) of a tall matrix that needs no QR. Normal entries have m / (m - n).
+inline constexpr double kLargestMeanSquare = 8;
+// The largest ratio of two estimates of its Gram matrix's eigenvalues, and the columns that they are taken from.
+inline constexpr double kLargestNodeRatio = 16;
+inline constexpr int64_t kProbedColumns = 8;
 // Parts of a warm start at whose end the Gram matrix, and its eigenbasis, are known; for the progress.
 inline constexpr double kGramDone = 0.1, kEigenbasisDone = 0.75;
 // The part of the left basis's time at whose end it is to be stored.
@@ -148,6 +158,10 @@ class BlockJacobi {
     const Reached reached = load_states();
     if (reached == Reached::kNothing) {
       prepare();
+    } else if (reached == Reached::kSweeps && needs_operand()) {
+      prepare();
+      backend_.apply_exponents(a_, e_);
+      park(a_);
     } else {
       release(given);
     }
@@ -179,7 +193,7 @@ class BlockJacobi {
   }
 
   void begin_load() {
-    start_ = expected_start(plan_);
+    start_ = expected_start(plan_, backend_.work_speeds());
     progress_.begin(parts(), kSvdLoad);
   }
 
@@ -314,9 +328,11 @@ class BlockJacobi {
     }
   }
 
-  // X := A' V_0 where A' needs no QR.
+  // X := A' V_0, or R V_0 where A' is tall, if A' needs no QR.
   bool start_without_qr() {
-    if (!level_ || m_ != n_ || n_ < 2 || !may_start_by_eigenbasis(plan_)) return false;
+    const bool tall = m_ > n_;
+    if (!level_ || n_ < 2 || !may_need_no_qr(plan_, backend_.work_speeds()) || (tall && !may_be_well_conditioned()))
+      return false;
     start_ = SvdStart::kEigenbasis;
     progress_.begin(parts(), kSvdQr);
     backend_.stage("warm start");
@@ -324,11 +340,17 @@ class BlockJacobi {
     View square = backend_.matrix(n_, n_);
     w_ = backend_.matrix(n_, n_);
     backend_.herk(a_, square);
-    without_qr_ = is_well_conditioned(square, w_);
-    if (without_qr_) progress_.begin(parts(), kSvdStart);
-    if (without_qr_) park(a_);
-    without_qr_ =
-        without_qr_ && backend_.eigenbasis(square, w_, Precision::kDouble, progress_.between(0, kEigenbasisDone));
+    without_qr_ = is_well_conditioned(square, w_) && (!tall || take_triangle(square));
+    if (without_qr_) {
+      progress_.begin(parts(), kSvdStart);
+      if (tall && left_columns_ == 0) release(a_);
+      park(a_);
+      without_qr_ = backend_.eigenbasis(square, w_, Precision::kDouble, progress_.between(0, kEigenbasisDone));
+      if (tall && !without_qr_) {  // X := R costs time alone
+        backend_.set_identity(w_);
+        without_qr_ = true;
+      }
+    }
     backend_.release(square);
     unpark(a_);
     if (!without_qr_) {
@@ -338,11 +360,37 @@ class BlockJacobi {
     }
     x_ = backend_.matrix(n_, n_);
     f_ = backend_.exponents(n_);
-    x0_ = std::exchange(a_, {});
-    f0_ = e_;
+    f0_ = backend_.exponents(n_);
+    backend_.copy_exponents(e_, f0_, n_);
+    if (!tall) x0_ = std::exchange(a_, {});
     multiply_by_eigenbasis();
     limit_exponents(backend_.column_norms(x_, f_));
+    park(a_);
     return true;
+  }
+
+  // Whether the eigenvalues of G = A'^H A' may be close enough to each other for take_triangle(). A few diagonal entries
+  // of G, G^2 and G^3 have the moments of a measure on the eigenvalues as their means. The two nodes of its Gauss
+  // quadrature lie between the least and the largest eigenvalue.
+  bool may_be_well_conditioned() {
+    backend_.stage("probe");
+    const View few = a_.columns(0, std::min(n_, kProbedColumns));
+    View once = backend_.matrix(n_, few.cols), twice = backend_.matrix(m_, few.cols);
+    backend_.gemm(Op::kAdjoint, Op::kNone, 1.0, a_, few, 0.0, once);
+    backend_.gemm(Op::kNone, Op::kNone, 1.0, a_, once, 0.0, twice);
+    const double m1 = mean_square(few), m2 = mean_square(once), m3 = mean_square(twice);
+    backend_.release(twice);
+    backend_.release(once);
+    // The nodes are the zeros of d x^2 - p x + q.
+    const double d = m2 - m1 * m1, p = m3 - m1 * m2, q = m1 * m3 - m2 * m2;
+    const double most = (1 + kLargestNodeRatio) * (1 + kLargestNodeRatio) / kLargestNodeRatio;
+    return d < 0.01 * m1 * m1 || p * p <= most * d * q;  // d, p and q of nearly equal ones are rounding errors
+  }
+
+  // The mean of the columns' |x_j|^2.
+  double mean_square(View x) {
+    const double norm = frobenius(backend_.column_norms(x, nullptr), 0);
+    return norm * norm / static_cast<double>(x.cols);
   }
 
   // Whether no column is close to the span of those before it, of which `square` has the products. r: room for R.
@@ -355,6 +403,30 @@ class BlockJacobi {
       if (!(distances[j] > kLeastDistance * std::sqrt(squares[j]))) return false;
     }
     return true;
+  }
+
+  // x0_ := R in w_, if it may stand for A' in the sweeps: see step 2.
+  bool take_triangle(View square) {
+    const std::vector<double> squares = backend_.diagonal(square);
+    x0_ = backend_.matrix(n_, n_);
+    backend_.copy_triangle(w_, x0_);
+    int32_t* f = backend_.exponents(n_);
+    backend_.adjoint_of_triangle(x0_, nullptr, w_, f);
+    const int32_t exponent = backend_.apply_exponents(w_, f);
+    backend_.release(f);
+    View inverse = backend_.matrix(n_, n_);
+    backend_.set_identity(inverse);
+    backend_.solve_lower(w_, inverse);
+    const std::vector<ScaledNorm> norms = backend_.column_norms(inverse, nullptr);
+    backend_.release(inverse);
+    double sum = 0;  // of 1 / d_j^2
+    for (int64_t j = 0; j < n_; ++j) {
+      const double x = std::ldexp(norms[j].mantissa, norms[j].exponent - exponent);
+      sum += x * x * squares[j];
+    }
+    if (sum <= kLargestMeanSquare * static_cast<double>(n_)) return true;
+    release(x0_);
+    return false;
   }
 
   bool warm_start() {
@@ -485,6 +557,7 @@ class BlockJacobi {
     backend_.stage("finish");
     if (vectors_ && solve_for_w_) solve_for_w();
     release(x0_);  // X before the sweeps has done what it was kept for
+    if (needs_operand()) multiply_operand();
     // The Newton-Schulz step squares W's distance from orthogonality, some 10 n u after a solve or many rotations.
     if (w_ && !hyperbolic_ && !outcome_.warm_started) {
       park(x_);
@@ -507,6 +580,17 @@ class BlockJacobi {
     unpark(x0_);
     backend_.solve_lower(x0_, w_);
     backend_.scale_solution(f0_, f_, w_);
+  }
+
+  // X := A' W
+  void multiply_operand() {
+    release(x_);
+    unpark(a_);
+    x_ = backend_.matrix(m_, n_);
+    backend_.gemm(Op::kNone, Op::kNone, 1.0, a_, w_, 0.0, x_);
+    release(a_);
+    backend_.copy_exponents(e_, f_, n_);
+    backend_.normalize_columns(x_, f_, true);
   }
 
   // The norms of x, descending among columns of equal sign, in the user's order of signs; the columns of x and w
@@ -834,7 +918,7 @@ class BlockJacobi {
   // A state is of this decomposition, and leads to the same bits, where all this is the same.
   template <class Archive>
   void identify(Archive& archive) {
-    constexpr uint32_t kFormat = 2;
+    constexpr uint32_t kFormat = 3;
     const LargeOptions& o = plan_.options;
     archive.same(kFormat);
     archive.same(identity_);
@@ -870,7 +954,7 @@ class BlockJacobi {
     if (tall_ != nullptr) tall_->visit_factors([&](void* memory, uint64_t bytes) { archive.host(memory, bytes); });
   }
 
-  // kStart. Where A' needed no QR, f0_ is e_.
+  // kStart
   template <class Archive>
   void list_start(Archive& archive) {
     identify(archive);
@@ -946,8 +1030,9 @@ class BlockJacobi {
     (void)write_state(LargeState::kSweep, [&](auto& archive) { list_sweep(archive, state); });
   }
 
-  // Whether the bases need Q.
+  // Whether the bases need Q, or A'.
   bool needs_factors() const { return left_columns_ > 0 && !without_qr_; }
+  bool needs_operand() const { return left_columns_ > 0 && without_qr_ && m_ > n_; }
 
   // False: it is not there, or is not of this decomposition. Some of its parts may have been read then.
   template <class List>
@@ -988,7 +1073,7 @@ class BlockJacobi {
   Reached load_states() {
     if (states_ == nullptr) return Reached::kNothing;
     backend_.stage("load");
-    start_ = expected_start(plan_);
+    start_ = expected_start(plan_, backend_.work_speeds());
     Reached reached = Reached::kSweeps;
     if (!read_sweeps()) {
       forget();
@@ -1005,7 +1090,7 @@ class BlockJacobi {
     release_all();
     for (int32_t** exponents : {&e_, &f_, &f0_}) release(*exponents);
     for (E** scalars : {&tau_, &tau2_}) release(*scalars);
-    start_ = expected_start(plan_);
+    start_ = expected_start(plan_, backend_.work_speeds());
     without_qr_ = solve_for_w_ = outcome_.warm_started = has_factors_state_ = false;
     smallest_exponent_ = kZeroColumn;
     fraction_ = 0;

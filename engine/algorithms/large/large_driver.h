@@ -21,7 +21,7 @@ inline double predicted_seconds(const LargePlan& plan, const WorkSpeeds& speeds)
     return seconds_from(factored_parts(plan, svd, speeds), 0);
   }
   if (plan.subspace_columns > 0) return seconds_from(leading_parts(plan, speeds), 0);
-  return seconds_from(svd_parts(plan, expected_start(plan), speeds), 0);
+  return seconds_from(svd_parts(plan, expected_start(plan, speeds), speeds), 0);
 }
 
 // Whether its driver has states (LargeStateStore): those of block_jacobi.h, as far as that is not a part of others' work.

@@ -488,7 +488,8 @@ class LeadingTriplets {
   // --- the full decomposition ---------------------------------------------------------------------------------------
 
   double full_seconds() const {
-    return seconds_from(svd_parts(plan_, expected_start(plan_), backend_.work_speeds()), 0);
+    const WorkSpeeds speeds = backend_.work_speeds();
+    return seconds_from(svd_parts(plan_, expected_start(plan_, speeds), speeds), 0);
   }
 
   void decompose_all() {

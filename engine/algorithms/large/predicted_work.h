@@ -109,11 +109,25 @@ inline bool may_start_by_eigenbasis(const LargePlan& plan) {
          std::min(plan.problem.rows, plan.problem.cols) <= kLargestStartByEigenbasis;
 }
 
+// Whether the back end reads the tall operand, m x n, where it lies.
+inline bool is_read_in_place(const LargePlan& plan, const WorkSpeeds& speeds) {
+  const int64_t m = std::max(plan.problem.rows, plan.problem.cols), n = std::min(plan.problem.rows, plan.problem.cols);
+  return speeds.reads_in_place && is_host_large_tall(m, n) && std::max(plan.left_columns, plan.right_rows) <= n;
+}
+
+// Whether a matrix of this shape may need no QR. One that is less than twice as tall as wide seldom is well-conditioned
+// enough.
+inline bool may_need_no_qr(const LargePlan& plan, const WorkSpeeds& speeds) {
+  const int64_t m = std::max(plan.problem.rows, plan.problem.cols), n = std::min(plan.problem.rows, plan.problem.cols);
+  const bool thin = std::max(plan.left_columns, plan.right_rows) <= n;
+  return may_start_by_eigenbasis(plan) && (m == n || (m >= 2 * n && thin && !is_read_in_place(plan, speeds)));
+}
+
 // Unless the operand turns out to need another.
-inline SvdStart expected_start(const LargePlan& plan) {
+inline SvdStart expected_start(const LargePlan& plan, const WorkSpeeds& speeds) {
   if (plan.options.kind == LargeKind::kHyperbolicSvd) return SvdStart::kOneQr;
   if (!may_start_by_eigenbasis(plan)) return SvdStart::kTwoQrs;
-  return plan.problem.rows == plan.problem.cols ? SvdStart::kEigenbasis : SvdStart::kQrAndEigenbasis;
+  return may_need_no_qr(plan, speeds) ? SvdStart::kEigenbasis : SvdStart::kQrAndEigenbasis;
 }
 
 // The work of a check of all cosines, in whole sweeps.
@@ -125,11 +139,12 @@ inline double expected_work(const LargePlan& plan, SvdStart start, bool with_v) 
   if (start == SvdStart::kTwoQrs) return full_block ? 6 : 9;
   if (start == SvdStart::kOneQr) return full_block ? 8 : 11;
   if (value_bytes(plan.problem.dtype) == 4) return check_work(with_v);
-  return (start == SvdStart::kEigenbasis ? 0.25 : 0.05) + 2 * check_work(with_v);
+  const bool is_square = plan.problem.rows == plan.problem.cols;
+  return (start == SvdStart::kEigenbasis && is_square ? 0.25 : 0.05) + 2 * check_work(with_v);
 }
 
-// Indices of svd_parts(). kSvdQr: with kEigenbasis the Gram matrix and its Cholesky factor. kSvdStart: the eigenbasis and
-// the product with it, or the second QR.
+// Indices of svd_parts(). kSvdQr: with kEigenbasis the Gram matrix, its Cholesky factor, and of a tall matrix the inverse.
+// kSvdStart: the eigenbasis and the product with it, or the second QR.
 enum SvdPart : size_t { kSvdLoad, kSvdQr, kSvdStart, kSvdSweeps, kSvdPolish, kSvdLeft, kSvdRight, kSvdCertificate };
 
 inline WorkParts svd_parts(const LargePlan& plan, SvdStart start, const WorkSpeeds& speeds) {
@@ -144,10 +159,10 @@ inline WorkParts svd_parts(const LargePlan& plan, SvdStart start, const WorkSpee
   const double cube = n * n * n;
   WorkParts parts(kSvdCertificate + 1, {LargeStage::kFinish, 0});
   // A tall operand is scanned, which takes a quarter of a copy that is sorted.
-  const bool in_place = speeds.reads_in_place && m >= 16 * n && std::max(left, right) <= n;
+  const bool in_place = is_read_in_place(plan, speeds);
   parts[kSvdLoad] = {LargeStage::kPrepare, work.copy(m, n) * (in_place ? 0.25 : 1)};
   if (start == SvdStart::kEigenbasis) {
-    parts[kSvdQr] = {LargeStage::kWarmStart, work.product(4 * cube / 3)};
+    parts[kSvdQr] = {LargeStage::kWarmStart, work.product(m * n * n + (m > n ? 4 : 1) * cube / 3)};
     parts[kSvdStart] = {LargeStage::kWarmStart, work.eigenbasis(n, Precision::kDouble) + work.product(2 * cube)};
   } else {
     parts[kSvdQr] = {LargeStage::kPrecondition, work.qr(m, n)};
@@ -157,7 +172,8 @@ inline WorkParts svd_parts(const LargePlan& plan, SvdStart start, const WorkSpee
   }
   parts[kSvdSweeps] = {LargeStage::kSweep, expected_work(plan, start, with_v) * work.sweep(n, with_v)};
   if (vectors) {
-    const double polish = two && right > 0 ? 4 * cube : hyperbolic ? 3 * cube : 0;
+    const bool by_operand = start == SvdStart::kEigenbasis && m > n && left > 0;
+    const double polish = two && right > 0 ? 4 * cube : hyperbolic ? 3 * cube : by_operand ? 2 * m * n * n : 0;
     parts[kSvdPolish].seconds = work.product(polish) + work.copy(n, n) / 4;
     if (left > 0) {
       parts[kSvdLeft].seconds = work.copy(m, left) * (in_place ? 0.25 : 1);
@@ -191,7 +207,7 @@ inline WorkParts factored_parts(const LargePlan& plan, const LargePlan& svd, con
   const PredictedWork work(speeds, plan.problem.dtype);
   const auto m = static_cast<double>(plan.problem.rows), n = static_cast<double>(svd.problem.cols);
   const bool given = plan.options.kind == LargeKind::kHermitianFactor, certificate = plan.options.certificate;
-  const WorkParts of_svd = svd_parts(svd, expected_start(svd), speeds);
+  const WorkParts of_svd = svd_parts(svd, expected_start(svd, speeds), speeds);
   return {{LargeStage::kPrepare, work.copy(m, given ? n : m) + (given ? 0 : work.indefinite_factor(m))},
           {LargeStage::kPrepare, certificate ? work.qr(m, n) + work.product(3 * n * n * n) : 0},
           {LargeStage::kPrecondition, seconds_from(of_svd, kSvdQr)},

@@ -102,25 +102,28 @@ uint64_t small_pieces_bytes(int64_t m, int64_t n) {
 }
 
 // Singular values alone: the tall matrix and X, or X and R^H of its own QR. An eigenbasis has X, the Gram matrix, the
-// basis, and four for cuSOLVER's.
+// basis, and four for cuSOLVER's. A tall matrix without a QR has these three and R^-1 beside it.
 template <class E>
 uint64_t values_bytes(const LargePlan& plan) {
   const int64_t m = std::max(plan.problem.rows, plan.problem.cols), n = std::min(plan.problem.rows, plan.problem.cols);
   const uint64_t tall = matrix_bytes<E>(m, n), square = matrix_bytes<E>(n, n);
-  return std::max(tall + square, large::may_start_by_eigenbasis(plan) ? 7 * square : 2 * square) +
-         small_pieces_bytes<E>(m, n);
+  const uint64_t matrices = large::may_start_by_eigenbasis(plan) ? std::max(tall + 4 * square, 7 * square)
+                                                                 : std::max(tall + square, 2 * square);
+  return matrices + small_pieces_bytes<E>(m, n);
 }
 
 // With vectors, where matrices that are not used for a while leave. Two at a time: the tall matrix and its left basis; X and
-// W; in the certificate a basis and its Gram matrix, or the operand and U. An eigenbasis is there with the Gram matrix, and
-// cuSOLVER's has four more. A group of lines comes on top.
+// W; in the certificate a basis and its Gram matrix, or the operand and U. An eigenbasis is there with the Gram matrix and
+// R, and cuSOLVER's has four more. Its W is there when it multiplies the tall matrix. A group of lines comes on top.
 template <class E>
 uint64_t parking_bytes(const LargePlan& plan) {
   const bool wide = plan.problem.rows < plan.problem.cols;
   const int64_t m = std::max(plan.problem.rows, plan.problem.cols), n = std::min(plan.problem.rows, plan.problem.cols);
   const int64_t left = wide ? plan.right_rows : plan.left_columns;
   const uint64_t tall = matrix_bytes<E>(m, n), basis = matrix_bytes<E>(m, std::max(n, left));
-  uint64_t matrices = std::max(tall + basis, (large::may_start_by_eigenbasis(plan) ? 6 : 2) * matrix_bytes<E>(n, n));
+  const uint64_t square = matrix_bytes<E>(n, n);
+  uint64_t matrices = large::may_start_by_eigenbasis(plan) ? tall + std::max(basis + square, 5 * square)
+                                                           : std::max(tall + basis, 2 * square);
   if (plan.options.certificate) matrices = std::max(matrices, basis + matrix_bytes<E>(left, left));
   return matrices + matrix_bytes<E>(m, large::kGroupOfLines) + small_pieces_bytes<E>(m, n);
 }
