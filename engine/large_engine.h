@@ -209,7 +209,7 @@ struct LargeControl {
   const std::atomic<bool>* cancel = nullptr;
   // Null: a decomposition begins with its operand, and leaves nothing behind.
   LargeStateStore* states = nullptr;
-  // Of the device's memory. Where that is less than the plan would like, matrices that are not used for a while lie in
+  // The device's memory that it may take. Where the plan would like more, matrices that are not used for a while lie in
   // the host's memory meanwhile. The bits are the same.
   uint64_t device_room = kAnyRoom;
 };
@@ -264,7 +264,7 @@ struct LargeOutcome : LargeReport {
 class LargeEngine {
  public:
   virtual ~LargeEngine() = default;
-  // With so much room on the device; device_bytes above it: the matrix does not fit.
+  // With this room on the device. device_bytes above it: the matrix does not fit.
   virtual LargeWorkspace memory(const LargePlan& plan, uint64_t device_room = kAnyRoom) const = 0;
   // How long decompose() will take, as well as it can be known before. 0: it is not known.
   virtual double predicted_seconds(const LargePlan& /*plan*/) const { return 0; }

@@ -49,7 +49,7 @@ struct ParkingHome : GroupingHome<E> {
     live -= view.rows * view.cols;
     Base::release(view);
   }
-  // What was parked means nothing where it was.
+  // The numbers that were parked mean nothing in their old place.
   View park(View a) {
     if (is_parked(a) || a.rows * a.cols == 0) return a;
     std::vector<E> entries(static_cast<size_t>(a.rows * a.cols));

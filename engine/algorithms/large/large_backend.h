@@ -261,8 +261,8 @@ class TallOperand {
 //   std::vector<int32_t> tracked_pairs(x)    what p_step() knows of the pairs of x, whose skipping would change counters
 //   void track_pairs(x, width, tolerance, pairs)    p_step() knows that again, of an x with the same bits
 //   View park(a)                             all of a matrix() that is not used for a while. It may move to the host's
-//                                            memory, where there is too little of the back end's own. What is returned
-//                                            may go to park(), unpark(), release(), write_out() and for_column_groups()
+//                                            memory, where there is too little of the back end's own. The result may go
+//                                            to park(), unpark(), release(), write_out() and for_column_groups()
 //   View unpark(a)                           the same matrix in the back end's memory, perhaps at another address
 //   bool is_parked(a)                        whether these columns have moved; copy() takes them as its first argument
 //   std::vector<PivotSweep> pivot_sweep_in_parts(strategy, blocks)  a sweep of its own: each pair of blocks once. A packed

@@ -117,7 +117,7 @@ struct SvdserveCudaApi {
 
   // 1: device `from` reaches the memory of device `to`, so that copies do not go through the host.
   int32_t (*reaches)(int32_t from, int32_t to);
-  // The same on 1, 2, 4 or 8 devices together, the first of which needs the memory that the function before says. ranks:
+  // decompose_large() on 1, 2, 4 or 8 devices together, the first of which needs the memory that the function before says. ranks:
   // 1 where members are processes, which run this program again with ranks::kRankArgument.
   uint64_t (*ring_device_bytes)(const svdserve::LargePlan* plan);
   void (*decompose_ring)(const int32_t* devices, int32_t count, int32_t ranks, const svdserve::LargePlan* plan,

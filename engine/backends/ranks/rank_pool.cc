@@ -33,14 +33,14 @@ RankLease::~RankLease() {
   if (sound_) {
     pool_.keep(std::move(ring_));
   } else {
-    end_all(only(std::move(ring_)), pool_.times_.end);
+    end_all(only(std::move(ring_)), times_.end);
   }
 }
 
 std::chrono::milliseconds RankLease::time_to_leave() {
   const std::lock_guard lock(mutex_);
   const auto now = Clock::now();
-  if (!leaves_by_) leaves_by_ = now + pool_.times_.work;
+  if (!leaves_by_) leaves_by_ = now + times_.work;
   return std::max(std::chrono::ceil<std::chrono::milliseconds>(*leaves_by_ - now), std::chrono::milliseconds(0));
 }
 
@@ -49,7 +49,7 @@ void RankLease::end(int member) {
   for (const auto& process : ring_.processes) {
     if (process != nullptr) process->kill();
   }
-  if (!ends_by_) ends_by_ = Clock::now() + pool_.times_.end;
+  if (!ends_by_) ends_by_ = Clock::now() + times_.end;
   std::unique_ptr<RankProcess>& own = ring_.processes[static_cast<size_t>(member)];
   own->end(*ends_by_);
   own.reset();
@@ -111,7 +111,7 @@ std::shared_ptr<RankLease> RankPool::take(const std::vector<int>& devices) {
     end_all(only(std::move(ring)), times_.end);
     throw;
   }
-  return std::make_shared<RankLease>(*this, std::move(ring));
+  return std::make_shared<RankLease>(*this, std::move(ring), times_);
 }
 
 void RankPool::keep(RankRing ring) {

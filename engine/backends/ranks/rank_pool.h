@@ -21,10 +21,12 @@ namespace svdserve::ranks {
 
 // All ranks of a ring together have each of these times.
 struct RankTimes {
-  std::chrono::milliseconds idle{60'000};  // without work, and then they end
-  std::chrono::milliseconds work{
-      10'000};  // to leave a matrix, where nothing is wrong. A rank that takes longer is killed
-  std::chrono::milliseconds end{RankProcess::kPatience};  // to be gone once they are killed
+  // Without work; then they end.
+  std::chrono::milliseconds idle{60'000};
+  // To leave a matrix, where nothing is wrong. A rank that takes longer is killed.
+  std::chrono::milliseconds work{10'000};
+  // To be gone once they are killed.
+  std::chrono::milliseconds end{RankProcess::kPatience};
 };
 
 // The ranks of one ring, in the order of its members.
@@ -36,10 +38,12 @@ struct RankRing {
 
 class RankPool;
 
-// The members of a ring share it while they sweep one matrix. Thread safe.
+// The members of a ring share it while they sweep one matrix. A member that was late may keep it when the pool is gone; it
+// is not sound then. Thread safe.
 class RankLease {
  public:
-  RankLease(RankPool& pool, RankRing ring) : pool_(pool), ring_(std::move(ring)) {}
+  RankLease(RankPool& pool, RankRing ring, const RankTimes& times)
+      : pool_(pool), times_(times), ring_(std::move(ring)) {}
   // Ranks that nothing is wrong with are kept for the next matrix.
   ~RankLease();
   RankLease(const RankLease&) = delete;
@@ -63,7 +67,8 @@ class RankLease {
  private:
   using Clock = RankProcess::Clock;
 
-  RankPool& pool_;
+  RankPool& pool_;  // used only where sound_
+  const RankTimes times_;
   RankRing ring_;
   std::atomic<bool> sound_{true};
   mutable std::mutex mutex_;
@@ -73,8 +78,8 @@ class RankLease {
   std::string name_;
 };
 
-// Starts ranks, and keeps those that are idle for a while, of the last kMostIdle rings. It outlives its leases. Thread
-// safe.
+// Starts ranks, and keeps those that are idle for a while, of the last kMostIdle rings. It outlives its leases that are
+// sound. Thread safe.
 class RankPool {
  public:
   // arguments: of the ranks, before their device.

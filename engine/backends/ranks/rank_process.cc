@@ -75,8 +75,10 @@ bool has_ended(pid_t process) {
 
 void wait_behind(pid_t process) {
   try {
-    std::thread([process] { waitpid(process, nullptr, 0); }).detach();
-  } catch (const std::system_error&) {  // its number stays taken until this process ends
+    std::thread([process] {
+      while (waitpid(process, nullptr, 0) < 0 && errno == EINTR) continue;
+    }).detach();
+  } catch (const std::exception&) {  // its number stays taken until this process ends
   }
 }
 

@@ -337,7 +337,7 @@ class RingBackend {
     }
   }
 
-  // The largest ring of new members that can be made; none: there are no members.
+  // The largest ring of the first devices whose new members can be made; none: there are no members.
   void make_members() {
     for (std::vector<int> devices = devices_; !devices.empty(); devices.pop_back()) {
       if (!is_ring_size(static_cast<int>(devices.size()))) continue;
@@ -345,6 +345,7 @@ class RingBackend {
         members_ = make_(devices);
         return;
       } catch (const large::LargeStop& stop) {
+        if (stop.device_lost || stop.status == LargeStatus::kCancelled) throw;
         ++report_.not_made;
         report_.last_failure = stop.detail;
       }

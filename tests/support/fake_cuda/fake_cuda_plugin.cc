@@ -413,8 +413,9 @@ constexpr SvdserveCudaApi kApi = {
     [](int32_t, CUevent_st* event, CUstream_st* stream) { return fake().record(event, stream); },
     [](int32_t, CUevent_st* event) { return fake().wait(event); },
     []() -> const char* { return *setting("SVDSERVE_FAKE_CUDA_LARGE") ? nullptr : "the fake has no large matrices"; },
-    [](const LargePlan*) { return kLargeDeviceBytes; },
-    [](const LargePlan*) { return kLargeHostBytes; },
+    [](const LargePlan*, uint64_t) {
+      return LargeWorkspace{kLargeHostBytes, kLargeDeviceBytes};
+    },
     [](const LargePlan*) { return kLargeStateBytes; },
     [](int32_t, const LargePlan*, const LargeOperands*, const SvdserveCudaLargeControl* control,
        SvdserveCudaLargeOutcome* outcome) {

@@ -227,7 +227,7 @@ class CudaLargeBackend {
   void each(int64_t rows, int64_t cols, F f);
   template <class F>
   void each(View a, F f);
-  // Of whole rows or columns that lie in `a`.
+  // Gathers whole rows or columns of `a` by this order, which is on the device.
   template <class Gather>
   void permute(View a, const int64_t* order);
   const Parked* find_parked(View a) const;

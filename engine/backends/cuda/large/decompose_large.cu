@@ -90,8 +90,8 @@ uint64_t p_step_bytes(int64_t n) {
   return std::max(narrow, gram_step_workspace_bytes<E>(pairs, 128));
 }
 
-// What an SVD needs beside its matrices: a QR, the triangles of two, the p-steps, which pairs are known, the lists of
-// pairs, and the lines that are moved within a matrix at once.
+// The small pieces of an SVD: a QR, the triangles of two, the p-steps, which pairs are known and the lists of pairs. The
+// lines that are moved within a matrix at once come on top.
 template <class E>
 uint64_t small_pieces_bytes(int64_t m, int64_t n) {
   const int64_t blocks = n / 32 + 2;
@@ -128,7 +128,7 @@ uint64_t parking_bytes(const LargePlan& plan) {
   return matrices + matrix_bytes<E>(m, large::kGroupOfLines) + small_pieces_bytes<E>(m, n);
 }
 
-// What leaves: A' and Q, R_2 and Q_2, X_2, and X or W; or the bases in the certificate.
+// Parked at most: A' and Q, R_2 and Q_2, X_2, and X or W; or the bases in the certificate.
 uint64_t parked_bytes(const LargePlan& plan) {
   const auto m = static_cast<uint64_t>(std::max(plan.problem.rows, plan.problem.cols));
   const auto n = static_cast<uint64_t>(std::min(plan.problem.rows, plan.problem.cols));
