@@ -299,7 +299,7 @@ soak() {
         failed=0
         for shape in 2x2 4x4 8x8 16x16 32x32; do
           echo "$shape"
-          timeout 90 python3 "$here/limits.py" 'bidiagonal|finish' "$bin/device_kernel_bench" "$shape" quick || failed=1
+          timeout 90 python3 "$here/limits.py" 'lane_kernel|bidiagonal|finish' "$bin/device_kernel_bench" "$shape" quick || failed=1
         done
         (exit $failed)
         ;;
