@@ -708,6 +708,44 @@ class LargePipelineFaultTest : public LargePipelineTest {
   std::shared_ptr<LargeControls> host = std::make_shared<LargeControls>();
 };
 
+// A GPU that would like more memory than it has, or takes less of its own and some of the host's.
+class NarrowEngine final : public LargeEngine {
+ public:
+  NarrowEngine(std::shared_ptr<LargeControls> controls, uint64_t host_bytes)
+      : controls_(std::move(controls)), host_bytes_(host_bytes) {}
+  LargeWorkspace memory(const LargePlan& /*plan*/, uint64_t device_room) const override {
+    return device_room >= 150 ? LargeWorkspace{0, 150} : LargeWorkspace{host_bytes_, 80};
+  }
+  LargeOutcome decompose(const LargePlan& plan, const LargeOperands& operands,
+                         const LargeControl& control) const override {
+    EXPECT_EQ(control.device_room, 100u);
+    return controls_->compute(plan, operands, control);
+  }
+
+ private:
+  const std::shared_ptr<LargeControls> controls_;
+  const uint64_t host_bytes_;
+};
+
+TEST_F(LargePipelineTest, AGpuWithLittleMemoryTakesTheHostsAsWell) {
+  pipeline.reset();
+  LargeLimits options;
+  options.chunk_bytes = 16;
+  options.max_bytes = 1 << 20;
+  std::vector<LargeDevice> devices;
+  devices.push_back({"gpu", 100, std::make_unique<NarrowEngine>(controls, kWorking)});
+  pipeline = std::make_unique<LargePipeline>(options, std::move(devices), &clock, &recorder);
+  controls->close();
+  LargeCall& call = committed();
+  controls->await_begun(1);
+  EXPECT_EQ(pipeline->stats().inflight_bytes, kOperand + kResults + kWorking);
+  controls->open();
+  while (call.write()) continue;
+  EXPECT_TRUE(call.await_end().ok());
+  expect_all_given_back();
+  pipeline.reset();
+}
+
 TEST_F(LargePipelineFaultTest, ALargeMatrixThatADeviceFailsIsComputedOnAnother) {
   for (const LargeStatus status : {LargeStatus::kFault, LargeStatus::kOutOfMemory}) {
     make_two(1 << 20, fault(status, false));

@@ -352,7 +352,7 @@ class BlockJacobi {
       }
     }
     backend_.release(square);
-    unpark(a_);
+    if (!tall || !without_qr_) unpark(a_);
     if (!without_qr_) {
       backend_.normalize_columns(a_, e_, true);
       release(w_);
@@ -658,7 +658,7 @@ class BlockJacobi {
     backend_.set_zero(rest);
     backend_.set_identity(rest.block(rank, 0, n_ - rank, n_ - rank));
     if (rank == 0) return;
-    View reflectors = backend_.matrix(n_, rank);
+    View reflectors = backend_.matrix(x_.rows, rank);
     E* tau = backend_.scalars(rank);
     backend_.copy(x_.columns(0, rank), reflectors);
     backend_.qr(reflectors, tau);
@@ -968,10 +968,8 @@ class BlockJacobi {
     archive.numbers(column_order_, n_);
     archive.numbers(inner_order_, n_);
     archive.matrix(b_, n_, n_);
-    park(b_);  // which was read; it is parked where it is written
     archive.scalars(tau2_, n_);
     archive.matrix(x0_, n_, n_);
-    park(x0_);
     archive.exponents(f0_, n_);
   }
 
@@ -1059,6 +1057,8 @@ class BlockJacobi {
 
   bool read_sweeps() {
     if (!read_state(LargeState::kStart, [this](auto& archive) { list_start(archive); })) return false;
+    park(b_);
+    park(x0_);
     has_factors_state_ = needs_factors();
     if (has_factors_state_ && !read_factors()) return false;
     park(a_);

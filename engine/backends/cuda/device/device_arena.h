@@ -2,8 +2,8 @@
 // given back. Small pieces lie in what is left at the end, as long as that is less than a matrix. A job needs little
 // more than its matrices take at once. A piece that is given back may be cut again at once, because all work of the job
 // is in one stream.
-// A job that has less memory than it would like has allocations of their own for large pieces. They leave no gaps, and a
-// matrix that moves to the host's memory gives its room to others.
+// A job that has less memory than it would like has allocations of their own for large pieces. They leave no gaps. Those
+// that are given back are kept for pieces of their size, until others need the room: to free one waits for the device.
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_DEVICE_DEVICE_ARENA_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_DEVICE_DEVICE_ARENA_H_
 
@@ -36,6 +36,7 @@ class DeviceArena {
   }
   ~DeviceArena() {
     for (const auto& [piece, bytes] : own_) large_.release(piece);
+    while (!kept_.empty()) release_kept();
   }
   DeviceArena(const DeviceArena&) = delete;
   DeviceArena& operator=(const DeviceArena&) = delete;
@@ -60,8 +61,7 @@ class DeviceArena {
   }
   void give_back(const void* piece) {
     if (const auto it = own_.find(const_cast<void*>(piece)); it != own_.end()) {
-      large_.bytes += it->second;
-      large_.release(it->first);
+      kept_.emplace(it->second, it->first);
       own_.erase(it);
       return;
     }
@@ -84,6 +84,7 @@ class DeviceArena {
   }
   uint64_t largest_piece() const {
     uint64_t largest = large_.bytes;
+    for (const auto& [bytes, piece] : kept_) largest += bytes;
     for (const auto& [at, room] : free_) largest = room > largest ? room : largest;
     return largest;
   }
@@ -92,18 +93,38 @@ class DeviceArena {
   static constexpr uint64_t kLargePiece = uint64_t{64} << 20;
 
   void* allocate(uint64_t size) {
+    if (const auto it = kept_.find(size); it != kept_.end()) {
+      void* const piece = it->second;
+      kept_.erase(it);
+      own_[piece] = size;
+      return piece;
+    }
+    while (size > large_.bytes && !kept_.empty()) release_kept();
     if (size > large_.bytes) return nullptr;
-    void* const piece = large_.allocate(size);
+    void* piece = large_.allocate(size);
+    while (piece == nullptr && !kept_.empty()) {
+      release_kept();
+      piece = large_.allocate(size);
+    }
     if (piece == nullptr) return nullptr;
     large_.bytes -= size;
     own_[piece] = size;
     return piece;
   }
 
+  // The largest of them.
+  void release_kept() {
+    const auto it = std::prev(kept_.end());
+    large_.bytes += it->first;
+    large_.release(it->second);
+    kept_.erase(it);
+  }
+
   char* base_;
   std::map<uint64_t, uint64_t> free_, taken_;  // offset, bytes
   Allocations large_;                          // bytes: those that are left
-  std::map<void*, uint64_t> own_;
+  std::map<void*, uint64_t> own_;              // piece, bytes
+  std::multimap<uint64_t, void*> kept_;        // bytes, piece
 };
 
 }  // namespace svdserve::cuda

@@ -74,7 +74,7 @@ class LibraryWork {
 
   void allocate() {
     device = arena_.take(device_bytes);
-    // cuSOLVER wants more than large_device_bytes() foresees for some shapes, very tall ones.
+    // cuSOLVER wants more than large_memory() foresees for some shapes, very tall ones.
     is_own_ = device == nullptr;
     if (is_own_) require(cudaMalloc(&device, device_bytes), "allocating cuSOLVER's memory");
     info = take_piece<int>(arena_, 1);
