@@ -55,7 +55,9 @@ struct ParkingHome : GroupingHome<E> {
     std::vector<E> entries(static_cast<size_t>(a.rows * a.cols));
     const View there{entries.data(), a.rows, a.cols, a.rows};
     Base::copy(a, there);
-    std::fill_n(a.data, a.ld * a.cols, E(std::numeric_limits<double>::quiet_NaN()));
+    for (int64_t j = 0; j < a.cols; ++j) {
+      std::fill_n(a.data + j * a.ld, a.rows, E(std::numeric_limits<double>::quiet_NaN()));
+    }
     release(a);
     parked[there.data] = std::move(entries);
     ++times;
