@@ -824,7 +824,8 @@ class BlockJacobi {
     return positive_;
   }
 
-  // |A - U S V^H|_F / |A|_F. a, u are overwritten; v may be parked. All columns by one power of two: what underflows is negligible.
+  // |A - U S V^H|_F / |A|_F. a, u are overwritten; v may be parked. All columns by one power of two: what underflows is
+  // negligible.
   double residual(View a, View u, View v) {
     int32_t* exponents = backend_.exponents(a.cols);
     backend_.normalize_columns(a, exponents, false);
