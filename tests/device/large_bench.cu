@@ -1,7 +1,8 @@
 // Large factors on a GPU: are they right, are the bits the same twice, and how long do they take beside cuSOLVER.
 //   device_large_bench [checks] [times] [tall] [eigen] [leading] [values] [profile]   all but the profile where nothing is named
 //   device_large_bench largest ORDER ...                                        singular values alone of these orders
-//   device_large_bench largest-vectors ORDER ...    U and V of these orders, in as little memory as may be
+//   device_large_bench largest-vectors [GIB:]ORDER ...    U and V of these orders, in so many GiB of the GPU's memory, or in
+//                                               as little as keeps whole matrices there
 // Checks print one line each, and the exit status says whether all passed. Residuals and orthogonality are computed by
 // the host's BLAS in complex double precision, values are held to LAPACK's dgesvj and zgesvj. Times: f64, U and V,
 // random normal unless said. "call" is from host memory to host memory, "compute" the device without transfers;
@@ -1031,10 +1032,11 @@ double distance(const Vector& x, const Vector& y) {
   return norm(rest);
 }
 
-// U and V in as little memory as the plan says, so that matrices which are not used go to the host's memory. Where the GPU
-// has room for all at once, that is timed, too, and has the same bits. Values are held to the bound of `checks`. The certificate is the service's own. Beside it stand the errors of products
-// with one random vector x of norm one, computed on the host: |A^T x - V S U^T x| / |A|_F and |U^T x| - 1.
-void time_vectors(int64_t order) {
+// U and V in little memory. Matrices that are not used go to the host's memory, or all lie there, of which the GPU has
+// panels at a time. gib 0: the former, and where the GPU has room for all at once, that is timed, too, and has the same
+// bits. Values are held to the bound of `checks`. The certificate is the service's own. Beside it stand the errors of
+// products with one random vector x of norm one, computed on the host: |A^T x - V S U^T x| / |A|_F and |U^T x| - 1.
+void time_vectors(int64_t order, double gib) {
   const KroneckerProduct product = kronecker_product(order);
   const int64_t n = product.order();
   const Numbers entries = entries_of(product), left = unset_numbers(n * n), right = unset_numbers(n * n);
@@ -1045,8 +1047,9 @@ void time_vectors(int64_t order) {
   size_t unused = 0, total = 0;
   check(cudaMemGetInfo(&unused, &total), "asking for the memory");
   LargeControl control;
-  control.device_room = 1;
-  const LargeWorkspace plain = engine->memory(plan), memory = engine->memory(plan, control.device_room);
+  const LargeWorkspace plain = engine->memory(plan);
+  control.device_room = gib > 0 ? static_cast<uint64_t>(gib * 0x1p30) : plain.device_bytes - 1;
+  const LargeWorkspace memory = engine->memory(plan, control.device_room);
   const double matrix = static_cast<double>(n * n * 8);
   std::printf("VECTORS  f64  n %5lld  GPU of %.1f GB, all at once %.1f GB, now %.1f GB and %.1f GB of the host\n",
               static_cast<long long>(n), 1e-9 * static_cast<double>(total),
@@ -1088,7 +1091,7 @@ void time_vectors(int64_t order) {
       good ? "ok" : "FAILED", outcome.detail.c_str());
   print_phases(outcome);
   std::fflush(stdout);
-  if (plain.device_bytes > total / 10 * 9) return;
+  if (gib > 0 || plain.device_bytes > total / 10 * 9) return;
   const Results all_at_once = decompose(plan, entries.get());
   const auto same = [](const std::vector<std::byte>& a, const void* b) {
     return std::memcmp(a.data(), b, a.size()) == 0;
@@ -1151,7 +1154,12 @@ int main_of(int count, char** arguments) {
     for (size_t i = 1; i < parts.size(); ++i) time_values(std::atoll(parts[i].c_str()), Method::kAuto);
   }
   if (!parts.empty() && parts[0] == "largest-vectors") {
-    for (size_t i = 1; i < parts.size(); ++i) time_vectors(std::atoll(parts[i].c_str()));
+    for (size_t i = 1; i < parts.size(); ++i) {
+      const size_t colon = parts[i].find(':');
+      const bool has_room = colon != std::string::npos;
+      time_vectors(std::atoll(parts[i].c_str() + (has_room ? colon + 1 : 0)),
+                   has_room ? std::atof(parts[i].c_str()) : 0);
+    }
   }
   std::printf("%d failures\n", failures);
   return failures == 0 ? 0 : 1;

@@ -105,6 +105,8 @@ RULES = {
     "engine/backends/host/large": host("base", "p_steps", "packs", "finish", "dense", "general", "shears"),
     # The ring of members that compute a large matrix together knows neither; members are a back end's.
     "engine/backends/ring": Rule(("engine/core/", "engine/algorithms/large/") + VALUES, ("absl",)),
+    # Matrices in the host's memory, of which any back end has panels at a time.
+    "engine/backends/streamed": Rule(("engine/core/", "engine/algorithms/large/") + VALUES, ()),
     # Members that are processes: their messages, and what both ends do with these.
     "engine/backends/ranks": Rule(("engine/algorithms/large/", "engine/algorithms/states/", "engine/backends/ring/") + VALUES,
                                   ("absl",)),
@@ -120,7 +122,8 @@ RULES = {
     "engine/backends/cuda/tall": cuda("device", "lanes"),
     "engine/backends/cuda/blocks": cuda("device", "lanes", "tall"),
     "engine/backends/cuda/p_steps": cuda("device"),
-    "engine/backends/cuda/large": cuda("device", "p_steps", "tridiagonal", table=True),
+    "engine/backends/cuda/large": Rule(cuda("device", "p_steps", "tridiagonal", table=True).project +
+                                       ("engine/backends/streamed/",), ("cuda",)),
     "engine/backends/cuda/tridiagonal": Rule(cuda("device", "p_steps").project + LARGE_LANE, ("cuda",)),
     "engine/backends/cuda/members": Rule(cuda("device", "large", "p_steps", table=True).project +
                                          ("engine/backends/ring/", "engine/backends/ranks/"), ("cuda",)),

@@ -49,7 +49,7 @@ inline LargePlan factor_svd_plan(const LargePlan& plan, int64_t rank, LargeKind 
   return svd;
 }
 
-template <LargeBackend Backend>
+template <HermitianBackend Backend>
 class HermitianFactored {
  public:
   using E = typename Backend::Element;

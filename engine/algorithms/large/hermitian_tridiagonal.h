@@ -30,7 +30,7 @@
 
 namespace svdserve::large {
 
-template <LargeBackend Backend>
+template <HermitianBackend Backend>
 class HermitianTridiagonal {
  public:
   using View = LargeView<typename Backend::Element>;

@@ -223,7 +223,7 @@ class TallOperand {
 //                                            Both may be written to meanwhile
 //   void adjoint_of_triangle(r, e, x, f)     (x, f) := (R 2^e)^H scaled, R the upper triangle of r (n x n), 2^e the
 //                                            diagonal matrix of column exponents: x lower triangular, zeros above.
-//                                            e null: zeros
+//                                            e null: zeros. x may have fewer columns: those of R's first rows alone
 //   void copy_triangle(r, x)                 x := the upper triangle of r, zeros below
 //   void gemm(op_a, op_b, alpha, a, b, beta, c)    c := alpha op(a) op(b) + beta c; real alpha, beta
 //   void herk(a, c)                          c := a^H a, both triangles
@@ -239,12 +239,13 @@ class TallOperand {
 //                                            eigenvalue; g, of at most about one, is overwritten. |g v - v D| <= c n u |g|
 //                                            and |v^H v - I| <= c n u in Frobenius norms, u that of the precision and c
 //                                            about 1. It may be done in a higher precision.
-//                                            false: did not converge, v unspecified
+//                                            false: did not converge, or this back end has none; v unspecified
 //   int block_cosines(x, width, first, count, cosines)    sets cosines.at(p, q) for p = first .. first + r - 1 and all
 //                                            q >= p, of blocks as PStep has them and a scaled x; columns of zeros have
 //                                            none. Returns r, 1 .. count, and is called for 0 and on. waits
 //   bool cholesky(a)                         the upper triangle of a := R, a = R^H R, Hermitian; what is below means
-//                                            nothing then. False: a pivot was not positive, and a means nothing. waits
+//                                            nothing then. False: a pivot was not positive, or this back end has no
+//                                            Cholesky factorization; a means nothing. waits
 //   void p_step(step)                        see PStep and below
 //   void reset_counters(); PStepCounters read_counters()    the second waits
 //   std::vector<double> diagonal(a)          |a(j, j)| up to the computation of the modulus. waits
@@ -299,7 +300,6 @@ concept LargeBackend = requires(B& b, LargeView<typename B::Element> a, typename
   { b.work_speeds() } -> std::same_as<WorkSpeeds>;
   { b.load(in, problem, true, a) } -> std::same_as<LoadReport>;
   b.store(a, true, out, problem);
-  b.mirror_lower(a);
   b.normalize_columns(a, f, true);
   { b.column_norms(a, f) } -> std::same_as<std::vector<ScaledNorm>>;
   { b.column_products(a, a) } -> std::same_as<std::vector<double>>;
@@ -321,8 +321,6 @@ concept LargeBackend = requires(B& b, LargeView<typename B::Element> a, typename
   b.herk(a, a);
   b.solve_lower(a, a);
   b.scale_solution(f, f, a);
-  { b.square_bound(a) } -> std::same_as<double>;
-  { b.indefinite_factor(a, a, done) } -> std::same_as<std::vector<int8_t>>;
   { b.eigenbasis(a, a, Precision::kSingle, done) } -> std::same_as<bool>;
   { b.cholesky(a) } -> std::same_as<bool>;
   { b.block_cosines(a, int64_t{}, 0, 1, cosines) } -> std::same_as<int>;
@@ -332,6 +330,13 @@ concept LargeBackend = requires(B& b, LargeView<typename B::Element> a, typename
   { b.diagonal(a) } -> std::same_as<std::vector<double>>;
   { b.distance_from_signature(a, int64_t{}) } -> std::same_as<double>;
   { b.phases() } -> std::same_as<std::vector<LargePhaseTime>>;
+};
+// With the operations of Hermitian eigenproblems, which an SVD does without.
+template <class B>
+concept HermitianBackend = LargeBackend<B> && requires(B& b, LargeView<typename B::Element> a, const PartDone& done) {
+  b.mirror_lower(a);
+  { b.square_bound(a) } -> std::same_as<double>;
+  { b.indefinite_factor(a, a, done) } -> std::same_as<std::vector<int8_t>>;
 };
 
 // --- matrices that are not used for a while ---------------------------------------------------------------------------

@@ -31,7 +31,7 @@ inline bool has_states(const LargePlan& plan) {
 }
 
 // Runs it, and turns what was thrown into an outcome. Never throws.
-template <LargeBackend Backend>
+template <HermitianBackend Backend>
 LargeOutcome decompose(Backend& backend, const LargePlan& plan, const LargeOperands& operands,
                        const LargeControl& control) {
   if (plan.options.method == Method::kTridiagonal) {

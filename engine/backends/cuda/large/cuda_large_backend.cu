@@ -1,7 +1,5 @@
 #include "engine/backends/cuda/large/cuda_large_backend.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <cassert>
 #include <cmath>
@@ -14,6 +12,7 @@
 #include "engine/backends/cuda/large/library_work.h"
 #include "engine/backends/cuda/large/reflectors.h"
 #include "engine/backends/cuda/tridiagonal/eigenbasis.h"
+#include "engine/backends/streamed/host_pages.h"
 #include "engine/planner.h"
 #include "engine/policies/cuda_tuning.h"
 
@@ -44,18 +43,6 @@ void by_type(DType dtype, F f) {
   } else {
     dtype == DType::kF32 ? f(float{}) : f(double{});
   }
-}
-
-// Memory of the host that goes back to the system with the last copy of the pointer.
-template <class E>
-std::shared_ptr<E> host_pages(uint64_t bytes) {
-  void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) {
-    throw LargeStop{LargeStatus::kOutOfMemory,
-                    "a large matrix needs " + std::to_string(bytes) + " bytes more of the host's memory"};
-  }
-  (void)madvise(memory, bytes, MADV_HUGEPAGE);
-  return {static_cast<E*>(memory), [bytes](E* m) { (void)munmap(m, bytes); }};
 }
 
 // A matrix as the host has it.
@@ -514,12 +501,12 @@ void CudaLargeBackend<E>::apply_q(Op op, View a, E* tau, View c, const large::Pa
 template <class E>
 void CudaLargeBackend<E>::adjoint_of_triangle(View r, const int32_t* e, View x, int32_t* f) {
   if (x.cols == 0) return;
-  View square = r.block(0, 0, x.cols, x.cols);
+  View rows = r.block(0, 0, x.cols, x.rows);
   // e and f may be one array: the entries' exponents are read while f is written.
   int32_t* const own = take<int32_t>(x.cols);
-  triangle_exponents_kernel<<<static_cast<unsigned>(x.cols), kColumnThreads, 0, lane_.stream>>>(square, e, own);
+  triangle_exponents_kernel<<<static_cast<unsigned>(x.cols), kColumnThreads, 0, lane_.stream>>>(rows, e, own);
   launched();
-  each(x, AdjointOfTriangle<E>{square, x, e, own});
+  each(x, AdjointOfTriangle<E>{rows, x, e, own});
   copy_exponents(own, f, x.cols);
   arena_.give_back(own);
   normalize_columns(x, f, true);

@@ -15,6 +15,7 @@
 #include "engine/backends/cuda/large/large_lane.h"
 #include "engine/backends/cuda/large/reflectors.h"
 #include "engine/backends/cuda/p_steps/gram_step.h"
+#include "engine/backends/streamed/streamed_backend.h"
 
 namespace svdserve::cuda {
 namespace {
@@ -24,7 +25,7 @@ void copy_text(const std::string& from, char (&to)[N]) {
   std::snprintf(to, N, "%s", from.c_str());
 }
 
-// Where a job has less memory than it would like: for its small pieces.
+// Where a job has less memory than it would like: for its small pieces, at most.
 constexpr uint64_t kSmallPiecesBytes = uint64_t{256} << 20;
 
 // The memory of one job, freed at its end.
@@ -61,19 +62,22 @@ class JobMemory {
   std::unique_ptr<DeviceArena> arena_;
 };
 
+// panels: bytes for panels of matrices that lie in the host's memory; 0: they lie in the device's.
 template <class E>
-LargeOutcome decompose(LargeLane& lane, DeviceArena& arena, const LargePlan& plan, const LargeOperands& operands,
-                       const LargeControl& control) {
+LargeOutcome decompose(LargeLane& lane, DeviceArena& arena, const LargePlan& plan, uint64_t panels,
+                       const LargeOperands& operands, const LargeControl& control) {
   const LargeWatch watch(control);
   CudaLargeBackend<E> backend(lane, arena, watch);
-  return large::decompose(backend, plan, operands, control);
+  if (panels == 0) return large::decompose(backend, plan, operands, control);
+  streamed::StreamedBackend<CudaLargeBackend<E>> streamed(backend, panels, watch);
+  return large::block_jacobi(streamed, plan, operands, control);
 }
 
-LargeOutcome by_kind(LargeLane& lane, DeviceArena& arena, const LargePlan& plan, const LargeOperands& operands,
-                     const LargeControl& control) {
+LargeOutcome by_kind(LargeLane& lane, DeviceArena& arena, const LargePlan& plan, uint64_t panels,
+                     const LargeOperands& operands, const LargeControl& control) {
   if (plan.options.kind == LargeKind::kGeneral) return general_eigenproblem(lane, arena, plan, operands, control);
-  return is_complex(plan.problem.dtype) ? decompose<Complex>(lane, arena, plan, operands, control)
-                                        : decompose<double>(lane, arena, plan, operands, control);
+  return is_complex(plan.problem.dtype) ? decompose<Complex>(lane, arena, plan, panels, operands, control)
+                                        : decompose<double>(lane, arena, plan, panels, operands, control);
 }
 
 template <class E>
@@ -125,7 +129,7 @@ uint64_t parking_bytes(const LargePlan& plan) {
   uint64_t matrices = large::may_start_by_eigenbasis(plan) ? tall + std::max(basis + square, 5 * square)
                                                            : std::max(tall + basis, 2 * square);
   if (plan.options.certificate) matrices = std::max(matrices, basis + matrix_bytes<E>(left, left));
-  return matrices + matrix_bytes<E>(m, large::kGroupOfLines) + small_pieces_bytes<E>(m, n);
+  return matrices + matrix_bytes<E>(m, std::min(m, large::kGroupOfLines)) + small_pieces_bytes<E>(m, n);
 }
 
 // Parked at most: A' and Q, R_2 and Q_2, X_2, and X or W; or the bases in the certificate.
@@ -180,21 +184,82 @@ uint64_t plain_device_bytes(const LargePlan& plan) {
   return bytes + slack_bytes(p) + (complex ? p_step_bytes<Complex>(n) : p_step_bytes<double>(n));
 }
 
-// SVDs with vectors, of an operand that the caller has.
-bool may_park(const LargePlan& plan) {
-  return !is_eigenproblem(plan.options.kind) && plan.options.top_k == 0 && has_vectors(plan);
+// SVDs of an operand that the caller has.
+bool may_leave(const LargePlan& plan) { return !is_eigenproblem(plan.options.kind) && plan.options.top_k == 0; }
+
+// Room that small pieces leave unused.
+uint64_t gaps_bytes(const Problem& p) {
+  return std::min(kSmallPiecesBytes, static_cast<uint64_t>(p.rows) * static_cast<uint64_t>(p.cols) * sizeof(double));
+}
+
+LargeWorkspace parked_memory(const LargePlan& plan) {
+  const bool complex = is_complex(plan.problem.dtype);
+  return {parked_bytes(plan), slack_bytes(plan.problem) + gaps_bytes(plan.problem) +
+                                  (complex ? parking_bytes<Complex>(plan) : parking_bytes<double>(plan))};
+}
+
+// All matrices lie in the host's memory. At most: A' and Q, Q_2, W, X, and W^H W with a group of lines; or A', the left
+// basis, Q_2, W and X; or the bases with a Gram matrix, or with A.
+uint64_t streamed_host_bytes(const LargePlan& plan) {
+  const bool wide = plan.problem.rows < plan.problem.cols;
+  const auto m = static_cast<uint64_t>(std::max(plan.problem.rows, plan.problem.cols));
+  const auto n = static_cast<uint64_t>(std::min(plan.problem.rows, plan.problem.cols));
+  const auto left = static_cast<uint64_t>(wide ? plan.right_rows : plan.left_columns);
+  const uint64_t group = std::min(n, uint64_t{streamed::StreamedBackend<CudaLargeBackend<double>>::kGroupOfLines});
+  uint64_t entries = has_vectors(plan) ? m * n + 4 * n * n + group * n : m * n + n * n;
+  entries = std::max(entries, m * n + m * left + 3 * n * n);
+  if (plan.options.certificate) entries = std::max(entries, m * left + n * n + std::max(left * left, m * n));
+  return entries * (is_complex(plan.problem.dtype) ? sizeof(Complex) : sizeof(double));
+}
+
+// Device memory of streamed matrices: what is no panel, and a panel of the largest.
+struct StreamedBytes {
+  uint64_t fixed, panel;
+};
+template <class E>
+StreamedBytes streamed_bytes(const LargePlan& plan) {
+  constexpr int64_t kWidestBlock = 64;
+  const int64_t m = std::max(plan.problem.rows, plan.problem.cols), n = std::min(plan.problem.rows, plan.problem.cols);
+  const int64_t widest = std::max({n, plan.left_columns, plan.right_rows});
+  const uint64_t of_panels = 2 * large::kSuperBlocks * CudaLargeBackend<E>::scalar_bytes(1);  // QRs of panels have more
+  return {slack_bytes(plan.problem) + gaps_bytes(plan.problem) + small_pieces_bytes<E>(m, n) + of_panels,
+          streamed::panel_bytes<E>(CudaLargeBackend<E>::leading_dimension(m), widest, kWidestBlock)};
+}
+StreamedBytes streamed_bytes(const LargePlan& plan) {
+  return is_complex(plan.problem.dtype) ? streamed_bytes<Complex>(plan) : streamed_bytes<double>(plan);
+}
+
+// As many panels as there is room for, up to three matrices: no operation has more at a time.
+uint64_t streamed_panels(const LargePlan& plan, uint64_t device_room) {
+  constexpr uint64_t kMostPanels = 3 * large::kSuperBlocks + 2;
+  const auto [fixed, panel] = streamed_bytes(plan);
+  const uint64_t room = device_room > fixed ? device_room - fixed : 0;
+  return std::clamp(room, streamed::kLeastPanels * panel, kMostPanels * panel);
+}
+
+// How matrices of an SVD lie, by the memory that a device has for them.
+enum class Lying : uint8_t { kOnDevice, kParked, kStreamed };
+
+Lying lying_of(const LargePlan& plan, uint64_t device_room) {
+  if (plain_device_bytes(plan) <= device_room || !may_leave(plan)) return Lying::kOnDevice;
+  return has_vectors(plan) && parked_memory(plan).device_bytes <= device_room ? Lying::kParked : Lying::kStreamed;
 }
 
 }  // namespace
 
 LargeWorkspace large_memory(const LargePlan* plan, uint64_t device_room) {
   LargeWorkspace memory;
+  switch (lying_of(*plan, device_room)) {
+    case Lying::kParked:
+      return parked_memory(*plan);
+    case Lying::kStreamed:
+      return {streamed_host_bytes(*plan), streamed_bytes(*plan).fixed + streamed_panels(*plan, device_room)};
+    case Lying::kOnDevice:
+      break;
+  }
   memory.device_bytes = plain_device_bytes(*plan);
   if (plan->options.kind == LargeKind::kGeneral) memory.host_bytes = general_eigenproblem_host_bytes(*plan);
-  if (memory.device_bytes <= device_room || !may_park(*plan)) return memory;
-  const bool complex = is_complex(plan->problem.dtype);
-  return {parked_bytes(*plan), slack_bytes(plan->problem) + kSmallPiecesBytes +
-                                   (complex ? parking_bytes<Complex>(*plan) : parking_bytes<double>(*plan))};
+  return memory;
 }
 
 // Q and R; R_2 and X_0; X and W, and those before the last sweep.
@@ -208,8 +273,8 @@ uint64_t large_state_bytes(const LargePlan* plan) {
   const auto m = std::max(plan->problem.rows, plan->problem.cols), n = std::min(plan->problem.rows, plan->problem.cols);
   const auto rows = static_cast<uint64_t>(m), cols = static_cast<uint64_t>(n), blocks = cols / 32 + 2;
   const uint64_t entries = vectors ? rows * cols + 6 * cols * cols : 3 * cols * cols;
-  const uint64_t scalars =
-      complex ? CudaLargeBackend<Complex>::scalar_bytes(n) : CudaLargeBackend<double>::scalar_bytes(n);
+  const auto scalar_bytes = complex ? CudaLargeBackend<Complex>::scalar_bytes : CudaLargeBackend<double>::scalar_bytes;
+  const uint64_t scalars = scalar_bytes(n) + large::kSuperBlocks * scalar_bytes(1);  // QRs of panels have more
   constexpr uint64_t kNamesAndNumbers = 16 << 10, kArraysOfRows = 3 * 8, kArraysOfColumns = 16 * 8;
   return entries * (complex ? sizeof(Complex) : sizeof(double)) + 2 * scalars + kArraysOfRows * rows +
          kArraysOfColumns * cols + sizeof(int32_t) * blocks * blocks + kNamesAndNumbers;
@@ -274,10 +339,13 @@ LargeOutcome run_on_lane(int32_t device, const LargePlan& plan, uint64_t device_
 void decompose_large(int32_t device, const LargePlan* plan, const LargeOperands* operands,
                      const SvdserveCudaLargeControl* control, SvdserveCudaLargeOutcome* outcome) {
   const OwnControl own(*control);
-  put_outcome(
-      run_on_lane(device, *plan, control->device_room,
-                  [&](LargeLane& lane, DeviceArena& arena) { return by_kind(lane, arena, *plan, *operands, own); }),
-      *outcome);
+  const bool streams = lying_of(*plan, control->device_room) == Lying::kStreamed;
+  const uint64_t panels = streams ? streamed_panels(*plan, control->device_room) : 0;
+  put_outcome(run_on_lane(device, *plan, control->device_room,
+                          [&](LargeLane& lane, DeviceArena& arena) {
+                            return by_kind(lane, arena, *plan, panels, *operands, own);
+                          }),
+              *outcome);
 }
 
 }  // namespace svdserve::cuda

@@ -1,0 +1,328 @@
+// Matrices that lie in the host's memory, of which a device has some panels at a time: accurate, with the same bits for
+// any room, and from states.
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <complex>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/algorithms/large/block_jacobi.h"
+#include "engine/backends/streamed/streamed_backend.h"
+#include "engine/large_engine.h"
+#include "gtest/gtest.h"
+#include "tests/support/numerics/large_run.h"
+#include "tests/support/numerics/matrix_generators.h"
+#include "tests/support/numerics/memory_states.h"
+#include "tests/support/numerics/reference_svd.h"
+#include "tests/support/numerics/ring_engine.h"
+
+namespace svdserve::numerics {
+namespace {
+
+constexpr int64_t kWidth = 3;
+constexpr int kPlenty = 1000;  // panels
+
+// A device that counts its matrices, and forgets what it gives back.
+template <class E>
+struct Device : NarrowHome<E> {
+  using Base = NarrowHome<E>;
+  using View = large::LargeView<E>;
+  using Base::release;
+
+  explicit Device(const large::LargeWatch* watch) : Base(watch, kWidth) {}
+  View matrix(int64_t rows, int64_t cols) {
+    const View view = Base::matrix(rows, cols);
+    live += sizes[view.data] = view.ld * view.cols;
+    peak = std::max(peak, live);
+    return view;
+  }
+  void release(View view) {
+    const int64_t size = sizes.at(view.data);
+    std::fill_n(view.data, size, E(std::numeric_limits<double>::quiet_NaN()));
+    live -= size;
+    Base::release(view);
+  }
+
+  std::map<const E*, int64_t> sizes;
+  int64_t live = 0, peak = 0;  // elements
+};
+
+class StreamedEngine final : public LargeEngine {
+ public:
+  // Room for so many panels of the largest matrix.
+  explicit StreamedEngine(int panels) : panels_(panels) {}
+  LargeWorkspace memory(const LargePlan& /*plan*/, uint64_t /*device_room*/) const override { return {}; }
+  LargeOutcome decompose(const LargePlan& plan, const LargeOperands& operands,
+                         const LargeControl& control) const override {
+    return is_complex(plan.problem.dtype) ? run<std::complex<double>>(plan, operands, control)
+                                          : run<double>(plan, operands, control);
+  }
+  // Elements on the device at most, and of a panel.
+  int64_t peak() const { return peak_; }
+  int64_t panel() const { return panel_; }
+
+ private:
+  template <class E>
+  LargeOutcome run(const LargePlan& plan, const LargeOperands& operands, const LargeControl& control) const {
+    const host::BlasThreads one_thread_a_call;
+    const large::LargeWatch watch(control);
+    Device<E> device(&watch);
+    const int64_t m = std::max(plan.problem.rows, plan.problem.cols);
+    const int64_t widest =
+        std::max({plan.left_columns, plan.right_rows, std::min(plan.problem.rows, plan.problem.cols)});
+    const int64_t ld = device.matrix(m, 1).ld;
+    const uint64_t bytes = streamed::panel_bytes<E>(ld, widest, kWidth);
+    panel_ = static_cast<int64_t>(bytes / sizeof(E));
+    streamed::StreamedBackend<Device<E>> backend(device, static_cast<uint64_t>(panels_) * bytes, watch);
+    LargeOutcome outcome = large::block_jacobi(backend, plan, operands, control);
+    peak_ = device.peak;
+    return outcome;
+  }
+
+  const int panels_;
+  mutable int64_t peak_ = 0, panel_ = 0;
+};
+
+struct Case {
+  std::string title;
+  int64_t rows = 0, cols = 0;
+  LargeOptions options;
+  Kind kind = Kind::kNormal;
+  Order order = Order::kRowMajor;
+};
+
+std::vector<int8_t> signature_of(const Case& c) {
+  std::vector<int8_t> signs;
+  for (int64_t j = 0; has_signature(c.options.kind) && j < c.cols; ++j) signs.push_back(j % 3 == 1 ? -1 : 1);
+  return signs;
+}
+
+LargePlan plan_of(const Case& c, DType dtype) { return large_plan_of({c.rows, c.cols, dtype, c.order}, c.options); }
+
+Matrix operand_of(const Case& c, DType dtype) { return generate(c.kind, dtype, c.rows, c.cols, 3); }
+
+LargeResult run(const LargeEngine& engine, DType dtype, const Case& c, MemoryStates* states = nullptr) {
+  LargeControl control;
+  control.states = states;
+  if (states != nullptr) control.cancel = &states->cancel;
+  return run_large(engine, plan_of(c, dtype), operand_of(c, dtype), signature_of(c), control);
+}
+
+double roundoff_of(DType dtype) { return value_bytes(dtype) == 4 ? 0x1p-24 : 0x1p-53; }
+
+void expect_same_bits(const LargeResult& want, const LargeResult& got) {
+  ASSERT_EQ(got.outcome.status, want.outcome.status) << got.outcome.detail;
+  EXPECT_EQ(got.outcome.sweeps, want.outcome.sweeps);
+  EXPECT_EQ(got.outcome.rotations, want.outcome.rotations);
+  EXPECT_EQ(got.outcome.residual, want.outcome.residual);
+  EXPECT_TRUE(got.values_bytes == want.values_bytes) << "S";
+  EXPECT_TRUE(got.left_bytes == want.left_bytes) << "U";
+  EXPECT_TRUE(got.right_bytes == want.right_bytes) << "V";
+}
+
+LargeOptions options_of(Method method, Vectors vectors) {
+  LargeOptions options;
+  options.method = method;
+  options.vectors = vectors;
+  options.certificate = vectors != Vectors::kNone;
+  return options;
+}
+
+std::vector<Case> cases() {
+  std::vector<Case> cases;
+  const LargeOptions jacobi = options_of(Method::kJacobi, Vectors::kThin);
+  for (const Kind kind : {Kind::kSteepRows, Kind::kSteepColumns, Kind::kColumnGraded, Kind::kLowRank, Kind::kZeroLines,
+                          Kind::kClusters, Kind::kKahan}) {
+    cases.push_back({"kind " + std::to_string(static_cast<int>(kind)), 56, 51, jacobi, kind});
+  }
+  for (const Method method : {Method::kJacobi, Method::kAuto}) {
+    for (const Vectors vectors : {Vectors::kThin, Vectors::kNone, Vectors::kFull}) {
+      const LargeOptions options = options_of(method, vectors);
+      const std::string title = std::string(name(method)) + ", vectors " + std::to_string(static_cast<int>(vectors));
+      cases.push_back({title + ", square", 53, 53, options});
+      cases.push_back({title + ", wider", 50, 72, options, Kind::kNormal, Order::kColumnMajor});
+      cases.push_back({title + ", tall", 110, 48, options});
+      if (method == Method::kAuto) continue;
+      cases.push_back({title + ", square by columns", 48, 48, options, Kind::kNormal, Order::kColumnMajor});
+      cases.push_back({title + ", of low rank", 60, 52, options, Kind::kLowRank});
+      cases.push_back({title + ", narrow", 40, 5, options});
+      cases.push_back({title + ", one column", 7, 1, options});
+    }
+  }
+  LargeOptions cut_otherwise = jacobi;
+  cut_otherwise.strategy = PivotStrategy::kRowCyclic;
+  cases.push_back({"row-cyclic", 50, 50, cut_otherwise});
+  return cases;
+}
+
+class LargeStreamedTest : public ::testing::TestWithParam<DType> {};
+
+// Against references in long double, and the bounds of large matrices.
+TEST_P(LargeStreamedTest, IsAccurateWithRoomForFewPanels) {
+  const StreamedEngine engine(streamed::kLeastPanels);
+  const double u = roundoff_of(GetParam());
+  for (const Case& c : cases()) {
+    SCOPED_TRACE(c.title);
+    const Matrix a = operand_of(c, GetParam());
+    const LargeResult result = run(engine, GetParam(), c);
+    ASSERT_EQ(result.outcome.status, LargeStatus::kOk) << result.outcome.detail;
+    const std::vector<long double> reference = reference_singular_values(a);
+    const auto n = static_cast<double>(std::max(c.rows, c.cols));
+    const bool graded = c.kind == Kind::kColumnGraded;
+    for (size_t i = 0; i < result.values.size(); ++i) {
+      const double scale = static_cast<double>(graded ? reference[i] : reference[0]);
+      EXPECT_LE(std::abs(result.values[i] - static_cast<double>(reference[i])), 10 * n * u * scale) << i;
+    }
+    // Beside the panels there are the scalars of three QRs at most, and one temporary of the device's own.
+    EXPECT_LE(engine.peak(), (streamed::kLeastPanels + 1) * engine.panel() + 3 * 64 * large::kSuperBlocks);
+    if (c.options.vectors == Vectors::kNone) continue;
+    EXPECT_LE(residual_of(a, result), 10 * n * u);
+    EXPECT_LE(column_orthogonality(result.left), 10 * n * u);
+    EXPECT_LE(row_orthogonality(result.right), 10 * n * u);
+    if (!c.options.certificate) continue;
+    EXPECT_NEAR(result.outcome.residual, residual_of(a, result), n * u);
+    EXPECT_NEAR(result.outcome.left_orthogonality, column_orthogonality(result.left), n * u);
+    EXPECT_NEAR(result.outcome.right_orthogonality, row_orthogonality(result.right), n * u);
+  }
+}
+
+TEST_P(LargeStreamedTest, HasTheSameBitsForAnyRoom) {
+  const StreamedEngine least(streamed::kLeastPanels), more(streamed::kLeastPanels + 9), all(kPlenty);
+  for (const Case& c : cases()) {
+    SCOPED_TRACE(c.title);
+    const LargeResult want = run(least, GetParam(), c);
+    expect_same_bits(want, run(more, GetParam(), c));
+    expect_same_bits(want, run(all, GetParam(), c));
+  }
+}
+
+TEST_P(LargeStreamedTest, DecomposesIndefiniteMatrices) {
+  const StreamedEngine least(streamed::kLeastPanels), all(kPlenty);
+  LargeOptions options;
+  options.kind = LargeKind::kHyperbolicSvd;
+  options.certificate = true;
+  for (const auto& [rows, cols] : {std::pair<int64_t, int64_t>{90, 60}, {70, 70}, {33, 2}}) {
+    const Case c{"", rows, cols, options};
+    const LargeResult result = run(least, GetParam(), c);
+    ASSERT_EQ(result.outcome.status, LargeStatus::kOk) << result.outcome.detail;
+    const double bound = 100 * static_cast<double>(rows) * roundoff_of(GetParam());
+    EXPECT_LE(residual_of(operand_of(c, GetParam()), result), bound);
+    EXPECT_LE(column_orthogonality(result.left), bound);
+    EXPECT_LE(signature_error(result.right, signature_of(c)), bound);
+    expect_same_bits(result, run(all, GetParam(), c));
+  }
+}
+
+// From states of a device with little room, and those of one with more.
+TEST_P(LargeStreamedTest, GoesOnFromStates) {
+  const StreamedEngine least(streamed::kLeastPanels), more(kPlenty);
+  for (const Case& c : cases()) {
+    if (c.options.method == Method::kAuto || c.options.vectors == Vectors::kFull) continue;
+    SCOPED_TRACE(c.title);
+    const LargeResult want = run(least, GetParam(), c);
+    MemoryStates whole;
+    expect_same_bits(want, run(least, GetParam(), c, &whole));
+    for (const size_t count : {size_t{1}, size_t{2}, size_t{4}, whole.saved.size() - 1}) {
+      if (count == 0 || count >= whole.saved.size()) continue;
+      MemoryStates states;
+      states.stop_after(count);
+      (void)run(least, GetParam(), c, &states);
+      states.never_stop();
+      expect_same_bits(want, run(more, GetParam(), c, &states));
+    }
+  }
+}
+
+TEST_P(LargeStreamedTest, NamesTheFirstEntryThatIsNotFinite) {
+  const StreamedEngine engine(streamed::kLeastPanels);
+  for (const Order order : {Order::kRowMajor, Order::kColumnMajor}) {
+    for (const auto& [rows, cols] : {std::pair<int64_t, int64_t>{90, 60}, {60, 90}}) {
+      Case c{"", rows, cols, {}};
+      c.order = order;
+      Matrix a = operand_of(c, GetParam());
+      const std::pair<int64_t, int64_t> by_rows = {11, 58}, by_columns = {52, 3};
+      for (const auto& [i, j] : {by_rows, by_columns, std::pair<int64_t, int64_t>{55, 57}}) {
+        a.at(i, j) = std::numeric_limits<double>::quiet_NaN();
+      }
+      const LargeResult result = run_large(engine, plan_of(c, GetParam()), a);
+      EXPECT_EQ(result.outcome.status, LargeStatus::kNonFinite);
+      const auto& [row, col] = order == Order::kRowMajor ? by_rows : by_columns;
+      EXPECT_EQ(result.outcome.row, row) << rows << " x " << cols;
+      EXPECT_EQ(result.outcome.col, col) << rows << " x " << cols;
+    }
+  }
+}
+
+TEST_P(LargeStreamedTest, StopsWhenItIsCancelled) {
+  const StreamedEngine engine(streamed::kLeastPanels);
+  const Case c{"", 90, 60, {}};
+  std::atomic<bool> cancel = false;
+  LargeControl control;
+  control.cancel = &cancel;
+  control.progress = [&](const LargeProgress& progress) { cancel = cancel || progress.sweep >= 2; };
+  const LargeResult result = run_large(engine, plan_of(c, GetParam()), operand_of(c, GetParam()), {}, control);
+  EXPECT_EQ(result.outcome.status, LargeStatus::kCancelled);
+}
+
+INSTANTIATE_TEST_SUITE_P(DTypes, LargeStreamedTest,
+                         ::testing::Values(DType::kF32, DType::kF64, DType::kC64, DType::kC128),
+                         [](const auto& info) { return std::string(name(info.param)); });
+
+// Every pair of blocks comes once a sweep, in parts that have two super-blocks each, and no block twice in a p-step.
+TEST(StreamedSweepTest, HasEveryPairOnce) {
+  for (const int blocks : {2, 3, 15, 16, 17, 31, 32, 33, 64, 100}) {
+    std::set<std::pair<int, int>> met;
+    const large::SuperBlocks cut{blocks};
+    const auto super_block_of = [&](int block) {
+      int i = 0;
+      while (cut.first(i + 1) <= block) ++i;
+      return i;
+    };
+    for (const large::PivotSweep& part : streamed::sweep_by_super_blocks(blocks)) {
+      std::set<std::pair<int, int>> super_blocks;
+      for (const large::PivotStep& step : part) {
+        std::set<int> busy;
+        for (const large::BlockPair pair : step) {
+          EXPECT_LT(pair.p, pair.q);
+          EXPECT_TRUE(met.emplace(pair.p, pair.q).second) << pair.p << ", " << pair.q;
+          EXPECT_TRUE(busy.insert(pair.p).second && busy.insert(pair.q).second);
+          super_blocks.emplace(super_block_of(pair.p), super_block_of(pair.q));
+        }
+      }
+      EXPECT_EQ(super_blocks.size(), 1u);
+    }
+    EXPECT_EQ(met.size(), static_cast<size_t>(blocks) * static_cast<size_t>(blocks - 1) / 2);
+  }
+}
+
+// The rotations of the sweep that a ring has: each pair finds its blocks after the same pairs as there.
+TEST(StreamedSweepTest, HasTheOrderOfTheUncutSweep) {
+  for (const int blocks : {16, 33, 64}) {
+    const auto histories = [&](const std::vector<large::PivotSweep>& parts) {
+      std::map<std::pair<int, int>, std::pair<int, int>> before;  // the partners that p and q had last
+      std::vector<int> last(static_cast<size_t>(blocks), -1);
+      for (const large::PivotSweep& part : parts) {
+        for (const large::PivotStep& step : part) {
+          for (const large::BlockPair pair : step) {
+            int& of_p = last[static_cast<size_t>(pair.p)];
+            int& of_q = last[static_cast<size_t>(pair.q)];
+            before[{pair.p, pair.q}] = {of_p, of_q};
+            of_p = pair.q;
+            of_q = pair.p;
+          }
+        }
+      }
+      return before;
+    };
+    EXPECT_EQ(histories(streamed::sweep_by_super_blocks(blocks)), histories(large::super_block_sweep(blocks)));
+  }
+}
+
+}  // namespace
+}  // namespace svdserve::numerics
