@@ -73,9 +73,10 @@ class CudaRingEngine final : public LargeEngine {
   CudaRingEngine(const SvdserveCudaApi* api, std::vector<int32_t> ordinals, RingMembers kind)
       : api_(api), ordinals_(std::move(ordinals)), kind_(kind) {}
 
+  // Matrices that do not fit at once are one GPU's, which is as fast (decisions/0017).
   LargeWorkspace memory(const LargePlan& plan, uint64_t /*device_room*/) const override {
     if (is_for_processor(plan)) return {0, kAnyRoom};
-    return {api_->large_memory(&plan, kAnyRoom).host_bytes, api_->ring_device_bytes(&plan)};
+    return api_->ring_memory(&plan, kAnyRoom);
   }
 
   double predicted_seconds(const LargePlan& plan) const override {

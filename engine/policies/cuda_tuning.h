@@ -70,8 +70,8 @@ inline constexpr int64_t kWorkspaceBlocks = 264;
 // Matrices side by side: about so many bytes of workspace for those that are decomposed at once.
 inline constexpr int64_t kSideBySideBytes = int64_t{2} << 30;
 
-// Large matrices: threads that copy between the caller's memory and pinned memory, for each matrix under way.
-inline constexpr int kLargeCopyThreads = 4;
+// Large matrices: threads that transfer between the caller's memory and the device, for each matrix under way.
+inline constexpr int kLargeTransferThreads = 8;
 // Large matrices: a pair of blocks that nothing has changed since it was found orthogonal is not looked at again.
 inline constexpr bool kSkipUnchangedPairs = true;
 

@@ -2,7 +2,8 @@
 //   device_large_bench [checks] [times] [tall] [eigen] [leading] [values] [profile]   all but the profile where nothing is named
 //   device_large_bench largest ORDER ...                                        singular values alone of these orders
 //   device_large_bench largest-vectors [GIB:]ORDER ...    U and V of these orders, in so many GiB of the GPU's memory, or in
-//                                               as little as keeps whole matrices there
+//                                               as little as keeps whole matrices there. gpus=2 before all of it: on a
+//                                               ring of two GPUs, or of 4 or 8
 // Checks print one line each, and the exit status says whether all passed. Residuals and orthogonality are computed by
 // the host's BLAS in complex double precision, values are held to LAPACK's dgesvj and zgesvj. Times: f64, U and V,
 // random normal unless said. "call" is from host memory to host memory, "compute" the device without transfers;
@@ -19,6 +20,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <random>
 #include <string>
 #include <thread>
@@ -1083,12 +1085,11 @@ void time_vectors(int64_t order, double gib) {
                     off_norm <= most;
   failures += good ? 0 : 1;
   std::printf(
-      "  %9.2f s call  %d sweeps, values %.3f of the bound, residual %.2f n u, |I - U^H U| %.2f n u, |I - V^H V| %.2f "
-      "n "
-      "u, products %.3f and %.3f n u, %.2f matrices: %s %s\n",
-      seconds, outcome.sweeps, worst / bound / reference[0], outcome.residual / u, outcome.left_orthogonality / u,
-      outcome.right_orthogonality / u, off / u, off_norm / u, static_cast<double>(memory.device_bytes) / matrix,
-      good ? "ok" : "FAILED", outcome.detail.c_str());
+      "  %9.2f s call  %d GPUs, %d sweeps, values %.3f of the bound, residual %.2f n u, |I - U^H U| %.2f n u, |I - V^H "
+      "V| %.2f n u, products %.3f and %.3f n u, %.2f matrices: %s %s\n",
+      seconds, outcome.members, outcome.sweeps, worst / bound / reference[0], outcome.residual / u,
+      outcome.left_orthogonality / u, outcome.right_orthogonality / u, off / u, off_norm / u,
+      static_cast<double>(memory.device_bytes) / matrix, good ? "ok" : "FAILED", outcome.detail.c_str());
   print_phases(outcome);
   std::fflush(stdout);
   if (gib > 0 || plain.device_bytes > total / 10 * 9) return;
@@ -1139,7 +1140,18 @@ int main_of(int count, char** arguments) {
     std::printf("no GPU for factors: %s\n", status.text.c_str());
     return 1;
   }
-  const std::vector<std::string> parts(arguments + 1, arguments + count);
+  std::vector<std::string> parts(arguments + 1, arguments + count);
+  constexpr const char* kGpus = "gpus=";
+  if (!parts.empty() && parts[0].rfind(kGpus, 0) == 0) {
+    std::vector<int> ordinals(static_cast<size_t>(std::atoi(parts[0].c_str() + std::strlen(kGpus))));
+    std::iota(ordinals.begin(), ordinals.end(), 0);
+    parts.erase(parts.begin());
+    engine = open_cuda_ring_engine(ordinals, &status);
+    if (engine == nullptr) {
+      std::printf("no ring: %s\n", status.text.c_str());
+      return 1;
+    }
+  }
   const auto wanted = [&](const char* part) {
     return parts.empty() || std::find(parts.begin(), parts.end(), part) != parts.end();
   };

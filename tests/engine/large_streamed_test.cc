@@ -1,5 +1,5 @@
-// Matrices that lie in the host's memory, of which a device has some panels at a time: accurate, with the same bits for
-// any room, and from states.
+// Matrices that lie in the host's memory, of which a device has some panels at a time. Results are accurate, with the
+// same bits for any room, and from states.
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <utility>
@@ -49,14 +50,31 @@ struct Device : NarrowHome<E> {
     Base::release(view);
   }
 
+  large::LoadReport load(const void* matrix, const Problem& problem, bool adjoint, View a) {
+    brought += a.rows * a.cols;
+    return Base::load(matrix, problem, adjoint, a);
+  }
+  void store(View a, bool adjoint, void* matrix, const Problem& problem) {
+    taken += a.rows * a.cols;
+    Base::store(a, adjoint, matrix, problem);
+  }
+
   std::map<const E*, int64_t> sizes;
-  int64_t live = 0, peak = 0;  // elements
+  int64_t live = 0, peak = 0;      // elements
+  int64_t brought = 0, taken = 0;  // to the device, and from it
+};
+
+// Groups of few lines, as a matrix of many columns has them.
+template <class E>
+struct Backend : streamed::StreamedBackend<Device<E>> {
+  using streamed::StreamedBackend<Device<E>>::StreamedBackend;
+  static constexpr int64_t kGroupOfLines = 90;
 };
 
 class StreamedEngine final : public LargeEngine {
  public:
-  // Room for so many panels of the largest matrix.
-  explicit StreamedEngine(int panels) : panels_(panels) {}
+  // Room for so many panels of the largest matrix. members: of a ring that has the sweeps; 0: there is none.
+  explicit StreamedEngine(int panels, int members = 0) : panels_(panels), members_(members) {}
   LargeWorkspace memory(const LargePlan& /*plan*/, uint64_t /*device_room*/) const override { return {}; }
   LargeOutcome decompose(const LargePlan& plan, const LargeOperands& operands,
                          const LargeControl& control) const override {
@@ -66,6 +84,9 @@ class StreamedEngine final : public LargeEngine {
   // Elements on the device at most, and of a panel.
   int64_t peak() const { return peak_; }
   int64_t panel() const { return panel_; }
+  // Elements that came to the device and left it.
+  int64_t brought() const { return brought_; }
+  int64_t taken() const { return taken_; }
 
  private:
   template <class E>
@@ -79,14 +100,33 @@ class StreamedEngine final : public LargeEngine {
     const int64_t ld = device.matrix(m, 1).ld;
     const uint64_t bytes = streamed::panel_bytes<E>(ld, widest, kWidth);
     panel_ = static_cast<int64_t>(bytes / sizeof(E));
-    streamed::StreamedBackend<Device<E>> backend(device, static_cast<uint64_t>(panels_) * bytes, watch);
-    LargeOutcome outcome = large::block_jacobi(backend, plan, operands, control);
+    Backend<E> backend(device, static_cast<uint64_t>(panels_) * bytes, watch);
+    LargeOutcome outcome = members_ > 0 ? on_ring(backend, watch, plan, operands, control)
+                                        : large::block_jacobi(backend, plan, operands, control);
     peak_ = device.peak;
+    brought_ = device.brought;
+    taken_ = device.taken;
     return outcome;
   }
 
-  const int panels_;
-  mutable int64_t peak_ = 0, panel_ = 0;
+  template <class Home>
+  LargeOutcome on_ring(Home& home, const large::LargeWatch& watch, const LargePlan& plan, const LargeOperands& operands,
+                       const LargeControl& control) const {
+    using Member = PlainMember<typename Home::Element>;
+    const auto make = [](const std::vector<int>& devices) {
+      const auto tracking = std::make_shared<host::SharedTracking>();
+      ring::Members<Member> members;
+      for (const int device : devices) members.push_back(std::make_shared<Member>(device, tracking));
+      return members;
+    };
+    ring::RingBackend<Home, Member> backend(home, make, {members_}, watch);
+    LargeOutcome outcome = large::block_jacobi(backend, plan, operands, control);
+    backend.tell(outcome);
+    return outcome;
+  }
+
+  const int panels_, members_;
+  mutable int64_t peak_ = 0, panel_ = 0, brought_ = 0, taken_ = 0;
 };
 
 struct Case {
@@ -239,6 +279,24 @@ TEST_P(LargeStreamedTest, GoesOnFromStates) {
   }
 }
 
+// A ring whose home has panels alone: the same bits with any number of members.
+TEST_P(LargeStreamedTest, IsTheHomeOfARing) {
+  const StreamedEngine one(streamed::kLeastPanels, 1), two(kPlenty, 2), four(streamed::kLeastPanels, 4);
+  for (const Case& c : cases()) {
+    if (c.options.method == Method::kAuto) continue;
+    SCOPED_TRACE(c.title);
+    const LargeResult want = run(one, GetParam(), c);
+    ASSERT_EQ(want.outcome.status, LargeStatus::kOk) << want.outcome.detail;
+    expect_same_bits(want, run(two, GetParam(), c));
+    const LargeResult got = run(four, GetParam(), c);
+    expect_same_bits(want, got);
+    EXPECT_EQ(got.outcome.members, c.cols > 1 && large::can_be_cut(c.options.strategy) ? 4 : want.outcome.members);
+    if (c.options.vectors == Vectors::kNone) continue;
+    const double bound = 10 * static_cast<double>(std::max(c.rows, c.cols)) * roundoff_of(GetParam());
+    EXPECT_LE(residual_of(operand_of(c, GetParam()), want), bound);
+  }
+}
+
 TEST_P(LargeStreamedTest, NamesTheFirstEntryThatIsNotFinite) {
   const StreamedEngine engine(streamed::kLeastPanels);
   for (const Order order : {Order::kRowMajor, Order::kColumnMajor}) {
@@ -273,6 +331,23 @@ TEST_P(LargeStreamedTest, StopsWhenItIsCancelled) {
 INSTANTIATE_TEST_SUITE_P(DTypes, LargeStreamedTest,
                          ::testing::Values(DType::kF32, DType::kF64, DType::kC64, DType::kC128),
                          [](const auto& info) { return std::string(name(info.param)); });
+
+// Transfers in whole matrices, of U and V with the certificate. With room for 1.75 matrices: the operand twice, results
+// and QRs, products by groups, and no sweep moves anything. With room for one, each sweep has four ways each way.
+TEST(StreamedTransfersTest, AreOfFewMatrices) {
+  constexpr int64_t kOrder = 192;
+  const Case c{"", kOrder, kOrder, options_of(Method::kJacobi, Vectors::kThin)};
+  const auto matrices = [](int64_t elements) {
+    return static_cast<double>(elements) / static_cast<double>(kOrder * kOrder);
+  };
+  const StreamedEngine roomy(28), narrow(16);
+  ASSERT_EQ(run(roomy, DType::kF64, c).outcome.status, LargeStatus::kOk);
+  EXPECT_LE(matrices(roomy.brought()), 32);
+  EXPECT_LE(matrices(roomy.taken()), 24);
+  const LargeResult result = run(narrow, DType::kF64, c);
+  EXPECT_LE(matrices(narrow.brought()), 72 + 4.5 * result.outcome.sweeps);
+  EXPECT_LE(matrices(narrow.taken()), 42 + 4.5 * result.outcome.sweeps);
+}
 
 // Every pair of blocks comes once a sweep, in parts that have two super-blocks each, and no block twice in a p-step.
 TEST(StreamedSweepTest, HasEveryPairOnce) {

@@ -126,7 +126,8 @@ RULES = {
                                        ("engine/backends/streamed/",), ("cuda",)),
     "engine/backends/cuda/tridiagonal": Rule(cuda("device", "p_steps").project + LARGE_LANE, ("cuda",)),
     "engine/backends/cuda/members": Rule(cuda("device", "large", "p_steps", table=True).project +
-                                         ("engine/backends/ring/", "engine/backends/ranks/"), ("cuda",)),
+                                         ("engine/backends/ring/", "engine/backends/ranks/", "engine/backends/streamed/"),
+                                         ("cuda",)),
     "engine/backends/cuda/side_by_side": cuda("device", "lanes", "large", "p_steps"),
     "engine/backends/cuda": cuda("", table=True),
     "engine/backends/cuda_door": Rule(VALUES + EXECUTION, ("absl",)),

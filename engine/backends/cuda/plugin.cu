@@ -130,16 +130,11 @@ int wait(int32_t device, CUevent_st* event) {
 }
 
 constexpr SvdserveCudaApi kApi = {
-    kBuild,          device_count,   device_info,
-    error_name,      error_text,     workspace_bytes,
-    launch,          allocate,       release,
-    allocate_pinned, release_pinned, is_pinned,
-    create_stream,   destroy_stream, create_event,
-    destroy_event,   copy_to_device, copy_to_host,
-    clear,           record,         wait,
-    large_refusal,   large_memory,   large_state_bytes,
-    decompose_large, reaches,        ring_device_bytes,
-    decompose_ring,  rank_refusal,   serve_rank,
+    kBuild,          device_count,   device_info,  error_name,      error_text,     workspace_bytes,
+    launch,          allocate,       release,      allocate_pinned, release_pinned, is_pinned,
+    create_stream,   destroy_stream, create_event, destroy_event,   copy_to_device, copy_to_host,
+    clear,           record,         wait,         large_refusal,   large_memory,   large_state_bytes,
+    decompose_large, reaches,        ring_memory,  decompose_ring,  rank_refusal,   serve_rank,
 };
 
 }  // namespace

@@ -2,7 +2,7 @@
 //
 // A panel is some neighbouring columns of a matrix: a super-block of super_block_sweep.h. So a matrix of n columns has up
 // to 16 panels, cut by n alone. use() brings a panel to the device. Where there is no room, the one that was used longest
-// ago leaves. It is written back if it has changed. What a device computes does not depend on the room.
+// ago leaves. It is written back if it has changed. The bits that a device computes do not depend on the room.
 // A view's data is an address in the host's memory. Entries there are valid for panels that the device does not have.
 #ifndef SVDSERVE_ENGINE_BACKENDS_STREAMED_PANEL_STORE_H_
 #define SVDSERVE_ENGINE_BACKENDS_STREAMED_PANEL_STORE_H_
@@ -28,7 +28,7 @@ struct Range {
   int64_t end() const { return first + count; }
 };
 
-// What becomes of a panel's columns that are used: they are read, changed, or all of their entries are set.
+// The columns that are used are read or changed, or all of their entries are set.
 enum class Use : uint8_t { kRead, kChange, kSet };
 
 // Columns of a block for n columns, of which a back end would like `width`: at least two blocks, as in the sweeps.
@@ -70,7 +70,7 @@ class PanelStore {
   View matrix(int64_t rows, int64_t cols) {
     const int64_t ld = std::max<int64_t>(rows, 1);
     const auto bytes = static_cast<uint64_t>(ld * std::max<int64_t>(cols, 1)) * sizeof(E);
-    Matrix matrix{host_pages<E>(bytes), rows, cols, ld, {}};
+    Matrix matrix{take_pages(bytes), bytes, rows, cols, ld, {}};
     for (const Range& range : panels_of(cols, inner_.block_width(cols))) matrix.panels.push_back({.range = range});
     const View view{matrix.memory.get(), rows, cols, ld};
     matrices_[view.data] = std::move(matrix);
@@ -81,6 +81,9 @@ class PanelStore {
     const auto it = matrices_.find(view.data);
     assert(it != matrices_.end());
     for (Panel& panel : it->second.panels) leave(panel);
+    live_bytes_ -= it->second.bytes;
+    kept_bytes_ += it->second.bytes;
+    kept_.emplace(it->second.bytes, std::move(it->second.memory));
     matrices_.erase(it);
   }
 
@@ -157,8 +160,8 @@ class PanelStore {
     if (for_each == 0 || room_ <= workspaces) return 1;
     return std::max<size_t>(1, static_cast<size_t>((room_ - workspaces) / for_each));
   }
-  // Bytes that columns of these rows take on the device, about.
-  static uint64_t bytes(int64_t rows, int64_t cols) { return static_cast<uint64_t>(rows * cols) * sizeof(E); }
+  // Bytes that a column of the view's matrix takes on the device, about: panels have all of its rows.
+  uint64_t column_bytes(View a) { return static_cast<uint64_t>(find(a).matrix->rows) * sizeof(E); }
 
  private:
   struct Panel {
@@ -170,6 +173,7 @@ class PanelStore {
   };
   struct Matrix {
     std::shared_ptr<E> memory;
+    uint64_t bytes = 0;
     int64_t rows = 0, cols = 0, ld = 1;
     std::vector<Panel> panels;
   };
@@ -177,6 +181,23 @@ class PanelStore {
     Matrix* matrix;
     int64_t row, col;
   };
+
+  // Pages that a matrix left serve the next one of its size: the first touch of a page takes longer than a transfer.
+  std::shared_ptr<E> take_pages(uint64_t bytes) {
+    live_bytes_ += bytes;
+    if (const auto it = kept_.find(bytes); it != kept_.end()) {
+      std::shared_ptr<E> pages = std::move(it->second);
+      kept_bytes_ -= bytes;
+      kept_.erase(it);
+      return pages;
+    }
+    most_bytes_ = std::max(most_bytes_, live_bytes_);
+    while (live_bytes_ + kept_bytes_ > most_bytes_ && !kept_.empty()) {
+      kept_bytes_ -= kept_.begin()->first;
+      kept_.erase(kept_.begin());
+    }
+    return host_pages<E>(bytes);
+  }
 
   Place find(View a) {
     auto it = matrices_.upper_bound(a.data);
@@ -259,6 +280,8 @@ class PanelStore {
   std::map<const E*, Matrix> matrices_;
   std::map<const E*, uint64_t> workspaces_;
   uint64_t used_ = 0, uses_ = 0;
+  std::multimap<uint64_t, std::shared_ptr<E>> kept_;           // bytes, pages
+  uint64_t live_bytes_ = 0, kept_bytes_ = 0, most_bytes_ = 0;  // of the host's memory
 };
 
 }  // namespace svdserve::streamed

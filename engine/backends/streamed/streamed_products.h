@@ -44,8 +44,8 @@ class StreamedProducts {
       if (turned) std::swap(rows, cols);
       return x.block(rows.first, cols.first, rows.count, cols.count);
     };
-    const uint64_t beside = widest(of_i.size() > 1 ? of_i : of_k) * store_.bytes(a.rows, 1);
-    const uint64_t for_each = widest(of_j) * (store_.bytes(c.rows, 1) + (turned_b ? 0 : store_.bytes(b.rows, 1)));
+    const uint64_t beside = widest(of_i.size() > 1 ? of_i : of_k) * store_.column_bytes(a);
+    const uint64_t for_each = widest(of_j) * (store_.column_bytes(c) + (turned_b ? 0 : store_.column_bytes(b)));
     for_groups(of_j, for_each, beside, [&](const Ranges& group) {
       for (const Range& i : of_i) {
         for (const Range& k : of_k) {
@@ -67,7 +67,7 @@ class StreamedProducts {
     const int64_t width = widest(all);
     const View identity = store_.take_workspace(width, width);
     inner_.set_identity(identity);
-    const uint64_t one = width * (store_.bytes(a.rows, 1) + store_.bytes(c.rows, 1));
+    const uint64_t one = width * (store_.column_bytes(a) + store_.column_bytes(c));
     for_groups(all, one, one, [&](const Ranges& group) {
       for (const Range& i : all) {
         for (const Range& j : group) {
@@ -90,7 +90,7 @@ class StreamedProducts {
   void solve_lower(View l, View b) {
     const Ranges of_k = store_.pieces(l);
     const Ranges of_j = store_.pieces(b);
-    for_groups(of_j, widest(of_j) * store_.bytes(b.rows, 1), widest(of_k) * store_.bytes(l.rows, 1),
+    for_groups(of_j, widest(of_j) * store_.column_bytes(b), widest(of_k) * store_.column_bytes(l),
                [&](const Ranges& group) {
                  for (const Range& k : of_k) {
                    for (const Range& j : group) solve_panel(l, k, b.columns(j.first, j.count));
@@ -117,7 +117,7 @@ class StreamedProducts {
     Ranges of_k = store_.pieces(a);
     if (op == large::Op::kNone) std::reverse(of_k.begin(), of_k.end());
     const Ranges of_j = store_.pieces(c);
-    for_groups(of_j, widest(of_j) * store_.bytes(c.rows, 1), widest(of_k) * store_.bytes(a.rows, 1),
+    for_groups(of_j, widest(of_j) * store_.column_bytes(c), widest(of_k) * store_.column_bytes(a),
                [&](const Ranges& group) {
                  for (const Range& k : of_k) {
                    for (const Range& j : group) apply_panel(op, a, k, tau, c.columns(j.first, j.count));

@@ -98,7 +98,7 @@ class StreamedSweeps {
     if (x_) inner_.read_in(x_room_.columns(0, 0), [](void*, uint64_t) {});
   }
 
-  // What was shown goes back to the store, and the room to the device.
+  // The panels shown go back to the store, and the room to the device.
   void leave() {
     if (!x_) return;
     put_back(0);

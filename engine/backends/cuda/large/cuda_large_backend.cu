@@ -191,19 +191,23 @@ struct CudaLargeBackend<E>::Lines {
 template <class E>
 template <class Step>
 void CudaLargeBackend<E>::transfer(const Lines& lines, Step step) {
-  char* staging[2];
-  const int64_t line_bytes = static_cast<int64_t>(lines.bytes(1));
-  if (lines.lines == 0 || line_bytes == 0) return;
-  const int64_t per_part = std::max<int64_t>(static_cast<int64_t>(kTransferBytes) / line_bytes, 1);
   static_assert(kTransferBytes >= uint64_t{kMaxLargeDimension} * sizeof(Complex));
-  for (char*& s : staging) s = take<char>(static_cast<int64_t>(kTransferBytes));
-  for (int64_t first = 0, part = 0; first < lines.lines; first += per_part, ++part) {
-    const int which = static_cast<int>(part % 2);
-    if (part >= 2) require(cudaEventSynchronize(lane_.transferred[which]), "waiting for a transfer");
-    watch_.check();
-    step(first, std::min(per_part, lines.lines - first), staging[which], which);
-  }
-  for (char* s : staging) arena_.give_back(s);
+  const auto line_bytes = static_cast<int64_t>(lines.bytes(1));
+  if (lines.lines == 0 || line_bytes == 0) return;
+  constexpr auto kBytes = static_cast<int64_t>(2 * kTransferBytes);
+  const TransferParts cut(lines.lines, line_bytes, lane_.transfers.threads(), kBytes);
+  char* const staging = take<char>(kBytes);
+  lane_.transfers.run(cut.used, [&](int thread) {
+    require(cudaSetDevice(lane_.device), "choosing a device");
+    const int64_t offset = thread * cut.slot_bytes;
+    const Slot slot{staging + offset, lane_.pinned[0] + offset, lane_.transferred[thread]};
+    for (int64_t part = thread; part < cut.parts; part += cut.used) {
+      const int64_t first = part * cut.per_part;
+      watch_.check();
+      step(first, std::min(cut.per_part, lines.lines - first), slot);
+    }
+  });
+  arena_.give_back(staging);
   // Nobody writes to the pinned buffers before they have been read.
   sync();
 }
@@ -234,13 +238,13 @@ LoadReport CudaLargeBackend<E>::load(const void* matrix, const Problem& problem,
   const Lines lines = Lines::of(problem, adjoint);
   auto* const first_bad = take<unsigned long long>(1);
   require(cudaMemsetAsync(first_bad, 0xff, sizeof(unsigned long long), lane_.stream), "clearing memory");
-  transfer(lines, [&](int64_t first, int64_t count, char* staging, int which) {
+  transfer(lines, [&](int64_t first, int64_t count, const Slot& slot) {
     const uint64_t bytes = lines.bytes(count);
-    const char* const from = static_cast<const char*>(matrix) + lines.bytes(first);
-    lane_.copies.copy(lane_.pinned[which], from, bytes);
-    require(cudaMemcpyAsync(staging, lane_.pinned[which], bytes, cudaMemcpyHostToDevice, lane_.stream), "uploading");
-    require(cudaEventRecord(lane_.transferred[which], lane_.stream), "uploading");
-    convert_in(problem.dtype, staging, first, count, lines, a, adjoint, first_bad);
+    require(cudaEventSynchronize(slot.transferred), "waiting for a transfer");
+    std::memcpy(slot.pinned, static_cast<const char*>(matrix) + lines.bytes(first), bytes);
+    require(cudaMemcpyAsync(slot.staging, slot.pinned, bytes, cudaMemcpyHostToDevice, lane_.stream), "uploading");
+    convert_in(problem.dtype, slot.staging, first, count, lines, a, adjoint, first_bad);
+    require(cudaEventRecord(slot.transferred, lane_.stream), "uploading");
   });
   unsigned long long bad = 0;
   fetch(&bad, first_bad, 1);
@@ -258,27 +262,14 @@ template <class E>
 void CudaLargeBackend<E>::store(View a, bool adjoint, void* matrix, const Problem& problem) {
   const Lines lines = Lines::of(problem, adjoint);
   clock_.stage("store");
-  struct Pending {
-    void* to = nullptr;
-    uint64_t bytes = 0;
-  } pending[2];
-  const auto finish = [&](int which) {
-    if (pending[which].bytes == 0) return;
-    require(cudaEventSynchronize(lane_.transferred[which]), "downloading");
-    lane_.copies.copy(pending[which].to, lane_.pinned[which], pending[which].bytes);
-    pending[which].bytes = 0;
-  };
-  transfer(lines, [&](int64_t first, int64_t count, char* staging, int which) {
-    finish(which);
+  transfer(lines, [&](int64_t first, int64_t count, const Slot& slot) {
     const uint64_t bytes = lines.bytes(count);
-    convert_out(problem.dtype, a, first, count, lines, staging, adjoint);
-    require(cudaMemcpyAsync(lane_.pinned[which], staging, bytes, cudaMemcpyDeviceToHost, lane_.stream), "downloading");
-    require(cudaEventRecord(lane_.transferred[which], lane_.stream), "downloading");
-    pending[which] = {static_cast<char*>(matrix) + lines.bytes(first), bytes};
-    finish(1 - which);
+    convert_out(problem.dtype, a, first, count, lines, slot.staging, adjoint);
+    require(cudaMemcpyAsync(slot.pinned, slot.staging, bytes, cudaMemcpyDeviceToHost, lane_.stream), "downloading");
+    require(cudaEventRecord(slot.transferred, lane_.stream), "downloading");
+    require(cudaEventSynchronize(slot.transferred), "downloading");
+    std::memcpy(static_cast<char*>(matrix) + lines.bytes(first), slot.pinned, bytes);
   });
-  finish(0);
-  finish(1);
   clock_.stage(stage_.c_str());
 }
 
@@ -957,6 +948,15 @@ std::shared_ptr<void> CudaLargeBackend<E>::checkpoint_memory(uint64_t bytes) {
   void* memory = nullptr;
   require(cudaMalloc(&memory, bytes), "allocating a checkpoint");
   return {memory, [](void* m) { (void)cudaFree(m); }};
+}
+
+template <class E>
+std::shared_ptr<char> CudaLargeBackend<E>::pinned(const std::shared_ptr<char>& pages, uint64_t bytes) {
+  if (cudaHostRegister(pages.get(), bytes, cudaHostRegisterPortable) != cudaSuccess) {
+    (void)cudaGetLastError();
+    return pages;
+  }
+  return {pages.get(), [pages](char* memory) { (void)cudaHostUnregister(memory); }};
 }
 
 template <class E>

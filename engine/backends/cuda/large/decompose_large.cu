@@ -29,10 +29,10 @@ void copy_text(const std::string& from, char (&to)[N]) {
 constexpr uint64_t kSmallPiecesBytes = uint64_t{256} << 20;
 
 // The memory of one job, freed at its end.
-class JobMemory {
+class JobArena {
  public:
   // is_short: of these bytes, large pieces are allocated one by one.
-  JobMemory(uint64_t bytes, bool is_short) {
+  JobArena(uint64_t bytes, bool is_short) {
     const uint64_t at_once = is_short ? std::min(bytes, kSmallPiecesBytes) : bytes;
     require(cudaMalloc(&memory_, at_once), "allocating a large matrix's memory");
     if (!is_short) {
@@ -49,12 +49,12 @@ class JobMemory {
         memory_, at_once,
         DeviceArena::Allocations{bytes - at_once, allocate, [](void* piece) { (void)cudaFree(piece); }});
   }
-  ~JobMemory() {
+  ~JobArena() {
     arena_.reset();
     (void)cudaFree(memory_);
   }
-  JobMemory(const JobMemory&) = delete;
-  JobMemory& operator=(const JobMemory&) = delete;
+  JobArena(const JobArena&) = delete;
+  JobArena& operator=(const JobArena&) = delete;
   DeviceArena& arena() { return *arena_; }
 
  private:
@@ -69,8 +69,8 @@ LargeOutcome decompose(LargeLane& lane, DeviceArena& arena, const LargePlan& pla
   const LargeWatch watch(control);
   CudaLargeBackend<E> backend(lane, arena, watch);
   if (panels == 0) return large::decompose(backend, plan, operands, control);
-  streamed::StreamedBackend<CudaLargeBackend<E>> streamed(backend, panels, watch);
-  return large::block_jacobi(streamed, plan, operands, control);
+  streamed::StreamedBackend<CudaLargeBackend<E>> by_panels(backend, panels, watch);
+  return large::block_jacobi(by_panels, plan, operands, control);
 }
 
 LargeOutcome by_kind(LargeLane& lane, DeviceArena& arena, const LargePlan& plan, uint64_t panels,
@@ -184,18 +184,15 @@ uint64_t plain_device_bytes(const LargePlan& plan) {
   return bytes + slack_bytes(p) + (complex ? p_step_bytes<Complex>(n) : p_step_bytes<double>(n));
 }
 
-// SVDs of an operand that the caller has.
-bool may_leave(const LargePlan& plan) { return !is_eigenproblem(plan.options.kind) && plan.options.top_k == 0; }
-
 // Room that small pieces leave unused.
 uint64_t gaps_bytes(const Problem& p) {
   return std::min(kSmallPiecesBytes, static_cast<uint64_t>(p.rows) * static_cast<uint64_t>(p.cols) * sizeof(double));
 }
 
-LargeWorkspace parked_memory(const LargePlan& plan) {
+JobMemory parked_job(const LargePlan& plan) {
   const bool complex = is_complex(plan.problem.dtype);
-  return {parked_bytes(plan), slack_bytes(plan.problem) + gaps_bytes(plan.problem) +
-                                  (complex ? parking_bytes<Complex>(plan) : parking_bytes<double>(plan))};
+  const uint64_t matrices = complex ? parking_bytes<Complex>(plan) : parking_bytes<double>(plan);
+  return {{parked_bytes(plan), slack_bytes(plan.problem) + gaps_bytes(plan.problem) + matrices}, true};
 }
 
 // All matrices lie in the host's memory. At most: A' and Q, Q_2, W, X, and W^H W with a group of lines; or A', the left
@@ -229,37 +226,38 @@ StreamedBytes streamed_bytes(const LargePlan& plan) {
   return is_complex(plan.problem.dtype) ? streamed_bytes<Complex>(plan) : streamed_bytes<double>(plan);
 }
 
-// As many panels as there is room for, up to three matrices: no operation has more at a time.
-uint64_t streamed_panels(const LargePlan& plan, uint64_t device_room) {
-  constexpr uint64_t kMostPanels = 3 * large::kSuperBlocks + 2;
-  const auto [fixed, panel] = streamed_bytes(plan);
-  const uint64_t room = device_room > fixed ? device_room - fixed : 0;
-  return std::clamp(room, streamed::kLeastPanels * panel, kMostPanels * panel);
-}
-
-// How matrices of an SVD lie, by the memory that a device has for them.
-enum class Lying : uint8_t { kOnDevice, kParked, kStreamed };
-
-Lying lying_of(const LargePlan& plan, uint64_t device_room) {
-  if (plain_device_bytes(plan) <= device_room || !may_leave(plan)) return Lying::kOnDevice;
-  return has_vectors(plan) && parked_memory(plan).device_bytes <= device_room ? Lying::kParked : Lying::kStreamed;
+// In whole matrices where they fit, then in as few as may be, then in panels.
+JobMemory job_of(const LargePlan& plan, uint64_t device_room) {
+  JobMemory job = job_on_device(plan);
+  if (job.workspace.device_bytes <= device_room || !may_leave(plan)) return job;
+  if (has_vectors(plan)) {
+    job = parked_job(plan);
+    if (job.workspace.device_bytes <= device_room) return job;
+  }
+  return streamed_job(plan, device_room);
 }
 
 }  // namespace
 
+bool may_leave(const LargePlan& plan) { return !is_eigenproblem(plan.options.kind) && plan.options.top_k == 0; }
+
+JobMemory job_on_device(const LargePlan& plan) {
+  JobMemory job;
+  job.workspace.device_bytes = plain_device_bytes(plan);
+  if (plan.options.kind == LargeKind::kGeneral) job.workspace.host_bytes = general_eigenproblem_host_bytes(plan);
+  return job;
+}
+
+JobMemory streamed_job(const LargePlan& plan, uint64_t device_room) {
+  constexpr uint64_t kMostPanels = 3 * large::kSuperBlocks + 2;  // no operation has more at a time
+  const auto [fixed, panel] = streamed_bytes(plan);
+  const uint64_t room = device_room > fixed ? device_room - fixed : 0;
+  const uint64_t panels = std::clamp(room, streamed::kLeastPanels * panel, kMostPanels * panel);
+  return {{streamed_host_bytes(plan), fixed + panels}, true, panels};
+}
+
 LargeWorkspace large_memory(const LargePlan* plan, uint64_t device_room) {
-  LargeWorkspace memory;
-  switch (lying_of(*plan, device_room)) {
-    case Lying::kParked:
-      return parked_memory(*plan);
-    case Lying::kStreamed:
-      return {streamed_host_bytes(*plan), streamed_bytes(*plan).fixed + streamed_panels(*plan, device_room)};
-    case Lying::kOnDevice:
-      break;
-  }
-  memory.device_bytes = plain_device_bytes(*plan);
-  if (plan->options.kind == LargeKind::kGeneral) memory.host_bytes = general_eigenproblem_host_bytes(*plan);
-  return memory;
+  return job_of(*plan, device_room).workspace;
 }
 
 // Q and R; R_2 and X_0; X and W, and those before the last sweep.
@@ -303,15 +301,14 @@ OwnControl::OwnControl(const SvdserveCudaLargeControl& control) : states_(contro
   }
 }
 
-LargeOutcome run_on_lane(int32_t device, const LargePlan& plan, uint64_t device_room,
+LargeOutcome run_on_lane(int32_t device, const JobMemory& job,
                          const std::function<LargeOutcome(LargeLane&, DeviceArena&)>& f) {
   LargeOutcome outcome;
-  const uint64_t bytes = large_memory(&plan, device_room).device_bytes;
   try {
     require(cudaSetDevice(device), "choosing a device");
     std::unique_ptr<LargeLane> lane = take_lane(device);
     {
-      JobMemory memory(bytes, bytes < plain_device_bytes(plan));
+      JobArena memory(job.workspace.device_bytes, job.is_short);
       outcome = f(*lane, memory.arena());
       // Whatever became of it, nothing of it is left in the stream, or the device is lost.
       if (!outcome.device_lost && cudaStreamSynchronize(lane->stream) != cudaSuccess) {
@@ -339,13 +336,11 @@ LargeOutcome run_on_lane(int32_t device, const LargePlan& plan, uint64_t device_
 void decompose_large(int32_t device, const LargePlan* plan, const LargeOperands* operands,
                      const SvdserveCudaLargeControl* control, SvdserveCudaLargeOutcome* outcome) {
   const OwnControl own(*control);
-  const bool streams = lying_of(*plan, control->device_room) == Lying::kStreamed;
-  const uint64_t panels = streams ? streamed_panels(*plan, control->device_room) : 0;
-  put_outcome(run_on_lane(device, *plan, control->device_room,
-                          [&](LargeLane& lane, DeviceArena& arena) {
-                            return by_kind(lane, arena, *plan, panels, *operands, own);
-                          }),
-              *outcome);
+  const JobMemory job = job_of(*plan, control->device_room);
+  const auto run = [&](LargeLane& lane, DeviceArena& arena) {
+    return by_kind(lane, arena, *plan, job.panels, *operands, own);
+  };
+  put_outcome(run_on_lane(device, job, run), *outcome);
 }
 
 }  // namespace svdserve::cuda

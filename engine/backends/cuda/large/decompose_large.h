@@ -27,8 +27,20 @@ class OwnControl {
   StatesAcross states_;
   LargeControl control_;
 };
-// f() with a lane and memory for the plan, within the room that the control gives. Never throws.
-LargeOutcome run_on_lane(int32_t device, const LargePlan& plan, uint64_t device_room,
+
+// The memory that a job takes, and how its matrices lie.
+struct JobMemory {
+  LargeWorkspace workspace;
+  bool is_short = false;  // of device memory: matrices that are not used for a while leave
+  uint64_t panels = 0;  // not 0: all matrices lie in the host's memory, and these bytes of the device's are for panels
+};
+JobMemory job_on_device(const LargePlan& plan);
+// The most panels that fit the room; the least that are needed where these do not fit.
+JobMemory streamed_job(const LargePlan& plan, uint64_t device_room);
+// Whether matrices of the plan may lie elsewhere than on the device.
+bool may_leave(const LargePlan& plan);
+// f() with a lane and the memory. Never throws.
+LargeOutcome run_on_lane(int32_t device, const JobMemory& job,
                          const std::function<LargeOutcome(LargeLane&, DeviceArena&)>& f);
 void put_outcome(const LargeOutcome& from, SvdserveCudaLargeOutcome& to);
 

@@ -24,7 +24,9 @@ IdleLanes& idle() {
   return *all;
 }
 
-int copy_threads() { return std::min(kLargeCopyThreads, static_cast<int>(std::thread::hardware_concurrency())); }
+int transfer_threads() {
+  return std::min(kLargeTransferThreads, static_cast<int>(std::thread::hardware_concurrency()));
+}
 
 }  // namespace
 
@@ -52,7 +54,7 @@ void require(cusolverStatus_t status, const char* what) {
                   "cuSOLVER status " + std::to_string(static_cast<int>(status)) + ", while " + what};
 }
 
-LargeLane::LargeLane(int which) : device(which), copies(copy_threads()) {
+LargeLane::LargeLane(int which) : device(which), transfers(transfer_threads()) {
   const Libraries& l = libraries();
   if (!l.refusal.empty()) throw LargeStop{LargeStatus::kFault, l.refusal};
   try {
@@ -68,12 +70,12 @@ LargeLane::LargeLane(int which) : device(which), copies(copy_threads()) {
     require(l.cusolverDnCreate(&cusolver), "opening cuSOLVER");
     require(l.cusolverDnSetStream(cusolver, stream), "opening cuSOLVER");
     require(l.cusolverDnCreateParams(&params), "opening cuSOLVER");
-    for (int i = 0; i < 2; ++i) {
-      void* memory = nullptr;
-      require(cudaHostAlloc(&memory, kTransferBytes, cudaHostAllocPortable), "allocating pinned memory");
-      pinned[i] = static_cast<char*>(memory);
-      require(cudaEventCreateWithFlags(&transferred[i], cudaEventBlockingSync | cudaEventDisableTiming),
-              "creating an event");
+    void* memory = nullptr;
+    require(cudaHostAlloc(&memory, 2 * kTransferBytes, cudaHostAllocPortable), "allocating pinned memory");
+    pinned[0] = static_cast<char*>(memory);
+    pinned[1] = pinned[0] + kTransferBytes;
+    for (cudaEvent_t& event : transferred) {
+      require(cudaEventCreateWithFlags(&event, cudaEventBlockingSync | cudaEventDisableTiming), "creating an event");
     }
     require(cudaEventCreateWithFlags(&waited, cudaEventBlockingSync | cudaEventDisableTiming), "creating an event");
   } catch (...) {
@@ -89,9 +91,9 @@ void LargeLane::release() {
   if (params != nullptr) (void)l.cusolverDnDestroyParams(params);
   if (cusolver != nullptr) (void)l.cusolverDnDestroy(cusolver);
   if (cublas != nullptr) (void)l.cublasDestroy_v2(cublas);
-  for (int i = 0; i < 2; ++i) {
-    if (pinned[i] != nullptr) (void)cudaFreeHost(pinned[i]);
-    if (transferred[i] != nullptr) (void)cudaEventDestroy(transferred[i]);
+  if (pinned[0] != nullptr) (void)cudaFreeHost(pinned[0]);
+  for (cudaEvent_t event : transferred) {
+    if (event != nullptr) (void)cudaEventDestroy(event);
   }
   if (waited != nullptr) (void)cudaEventDestroy(waited);
   if (stream != nullptr) (void)cudaStreamDestroy(stream);

@@ -9,9 +9,10 @@
 #include <memory>
 
 #include "engine/algorithms/large/large_backend.h"
-#include "engine/backends/cuda/device/copy_threads.h"
 #include "engine/backends/cuda/device/library_loader.h"
+#include "engine/backends/cuda/device/transfer_threads.h"
 #include "engine/backends/cuda/p_steps/gram_step.h"
+#include "engine/policies/cuda_tuning.h"
 
 namespace svdserve::cuda {
 
@@ -20,7 +21,7 @@ void require(cudaError_t error, const char* what);
 void require(cublasStatus_t status, const char* what);
 void require(cusolverStatus_t status, const char* what);
 
-// Transfers go through two pinned buffers of so many bytes.
+// A pinned buffer has so many bytes. Transfers of threads go through slots, into which the two of them are cut.
 inline constexpr uint64_t kTransferBytes = uint64_t{16} << 20;
 
 struct LargeLane {
@@ -35,10 +36,10 @@ struct LargeLane {
   cublasHandle_t cublas = nullptr;
   cusolverDnHandle_t cusolver = nullptr;
   cusolverDnParams_t params = nullptr;
-  char* pinned[2] = {nullptr, nullptr};
-  CopyThreads copies;  // between the pinned buffers and the caller's memory
-  cudaEvent_t transferred[2] = {nullptr, nullptr};
-  cudaEvent_t waited = nullptr;  // who waits for it sleeps
+  char* pinned[2] = {nullptr, nullptr};  // one behind the other
+  TransferThreads transfers;
+  cudaEvent_t transferred[kLargeTransferThreads] = {};  // of a slot
+  cudaEvent_t waited = nullptr;                         // who waits for it sleeps
 
  private:
   void release();

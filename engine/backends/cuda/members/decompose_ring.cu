@@ -14,6 +14,7 @@
 #include "engine/backends/cuda/members/cuda_rank.h"
 #include "engine/backends/ranks/rank_member.h"
 #include "engine/backends/ring/ring_backend.h"
+#include "engine/backends/streamed/streamed_backend.h"
 
 namespace svdserve::cuda {
 namespace {
@@ -36,6 +37,7 @@ void let_reach(const std::vector<int>& devices) {
 // Every ring is given this.
 struct Ring {
   const std::vector<int>& devices;
+  const JobMemory& job;
   LargeLane& lane;
   DeviceArena& arena;
   const LargePlan& plan;
@@ -53,7 +55,12 @@ LargeOutcome run(const Ring& ring, Home& home, const Make& make, bool checkpoint
   settings.checkpoints = checkpoints;
   settings.sweep_speedup = settings.members;
   Backend backend(home, make, settings, watch);
-  LargeOutcome outcome = large::decompose(backend, ring.plan, ring.operands, ring.control);
+  LargeOutcome outcome;
+  if constexpr (large::HermitianBackend<Home>) {
+    outcome = large::decompose(backend, ring.plan, ring.operands, ring.control);
+  } else {
+    outcome = large::block_jacobi(backend, ring.plan, ring.operands, ring.control);
+  }
   backend.tell(outcome);
   return outcome;
 }
@@ -74,7 +81,9 @@ LargeOutcome by_members_in_process(const Ring& ring) {
     for (const int device : chosen(ring.devices, which)) members.push_back(std::make_shared<CudaMember<E>>(device));
     return members;
   };
-  return run<CudaMember<E>>(ring, home, make, false, watch);
+  if (ring.job.panels == 0) return run<CudaMember<E>>(ring, home, make, false, watch);
+  streamed::StreamedBackend<CudaLargeBackend<E>> home_by_panels(home, ring.job.panels, watch);
+  return run<CudaMember<E>>(ring, home_by_panels, make, false, watch);
 }
 
 // Never destroyed, as the idle lanes are not.
@@ -105,16 +114,44 @@ int32_t reaches(int32_t from, int32_t to) {
   return known && can != 0 ? 1 : 0;
 }
 
-// The first GPU's: matrices, a member, and two checkpoints on their way home. With vectors all of these have V, too.
-uint64_t ring_device_bytes(const LargePlan* plan) {
-  const uint64_t bytes = large_memory(plan, kAnyRoom).device_bytes;
-  if (plan->options.kind == LargeKind::kGeneral || plan->options.method == Method::kTridiagonal) return bytes;
-  const bool complex = is_complex(plan->problem.dtype);
-  const int64_t n = std::min(plan->problem.rows, plan->problem.cols);
-  const bool has_v = plan->left_columns > 0 || plan->right_rows > 0 || plan->options.top_k > 0;
+namespace {
+
+bool has_members(const LargePlan& plan) {
+  return plan.options.kind != LargeKind::kGeneral && plan.options.method != Method::kTridiagonal;
+}
+
+// Beside the matrices: a member, and two checkpoints on their way home. With vectors both have V, too.
+struct RingBytes {
+  uint64_t member = 0, checkpoints = 0;
+};
+RingBytes ring_bytes(const LargePlan& plan) {
+  if (!has_members(plan)) return {};
+  const bool complex = is_complex(plan.problem.dtype);
+  const int64_t n = std::min(plan.problem.rows, plan.problem.cols);
+  const bool has_v = plan.left_columns > 0 || plan.right_rows > 0 || plan.options.top_k > 0;
   const auto column = static_cast<uint64_t>(CudaLargeBackend<double>::leading_dimension(n)) * (complex ? 16 : 8);
   const uint64_t checkpoint = (has_v ? 2 : 1) * static_cast<uint64_t>(n) * (column + sizeof(int32_t));
-  return bytes + ring_member_bytes(n, has_v ? n : 0, n, complex) + 2 * checkpoint;
+  return {ring_member_bytes(n, has_v ? n : 0, n, complex), 2 * checkpoint};
+}
+
+// The first GPU's matrices, or panels of them beside its member. Checkpoints are where the matrices are.
+JobMemory ring_job(const LargePlan& plan, uint64_t device_room) {
+  const auto [member, checkpoints] = ring_bytes(plan);
+  JobMemory job = job_on_device(plan);
+  if (job.workspace.device_bytes + member + checkpoints <= device_room || !may_leave(plan)) return job;
+  job = streamed_job(plan, device_room > member ? device_room - member : 0);
+  job.workspace.host_bytes += checkpoints;
+  return job;
+}
+
+}  // namespace
+
+LargeWorkspace ring_memory(const LargePlan* plan, uint64_t device_room) {
+  const JobMemory job = ring_job(*plan, device_room);
+  const auto [member, checkpoints] = ring_bytes(*plan);
+  LargeWorkspace all = job.workspace;
+  all.device_bytes += member + (job.panels == 0 ? checkpoints : 0);
+  return all;
 }
 
 void decompose_ring(const int32_t* devices, int32_t count, int32_t ranks, const LargePlan* plan,
@@ -122,11 +159,12 @@ void decompose_ring(const int32_t* devices, int32_t count, int32_t ranks, const 
                     SvdserveCudaLargeOutcome* outcome) {
   const std::vector<int> all(devices, devices + count);
   const OwnControl own(*control);
+  const JobMemory job = ring_job(*plan, control->device_room);
   bool lost_ranks = false;
   const auto run = [&](LargeLane& lane, DeviceArena& arena) {
-    const Ring ring{all, lane, arena, *plan, *operands, own};
+    const Ring ring{all, job, lane, arena, *plan, *operands, own};
     const bool complex = is_complex(plan->problem.dtype);
-    if (ranks == 0) {
+    if (ranks == 0 || job.panels > 0) {  // a home by panels has no memory that ranks share
       let_reach(all);
       require(cudaSetDevice(all[0]), "choosing a device");
       return complex ? by_members_in_process<Complex>(ring) : by_members_in_process<double>(ring);
@@ -141,7 +179,7 @@ void decompose_ring(const int32_t* devices, int32_t count, int32_t ranks, const 
     decompose_large(devices[0], plan, operands, control, outcome);
     return;
   }
-  LargeOutcome result = run_on_lane(all[0], *plan, kAnyRoom, run);
+  LargeOutcome result = run_on_lane(all[0], job, run);
   result.device_lost = result.device_lost || lost_ranks;
   put_outcome(result, *outcome);
 }

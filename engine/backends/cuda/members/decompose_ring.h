@@ -7,7 +7,7 @@
 namespace svdserve::cuda {
 
 int32_t reaches(int32_t from, int32_t to);
-uint64_t ring_device_bytes(const LargePlan* plan);
+LargeWorkspace ring_memory(const LargePlan* plan, uint64_t device_room);
 void decompose_ring(const int32_t* devices, int32_t count, int32_t ranks, const LargePlan* plan,
                     const LargeOperands* operands, const SvdserveCudaLargeControl* control,
                     SvdserveCudaLargeOutcome* outcome);
