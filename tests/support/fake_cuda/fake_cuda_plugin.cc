@@ -423,7 +423,9 @@ constexpr SvdserveCudaApi kApi = {
       copy_state(control->states);
     },
     [](int32_t from, int32_t to) -> int32_t { return from / 2 == to / 2; },
-    [](const LargePlan*) { return 2 * kLargeDeviceBytes; },
+    [](const LargePlan*, uint64_t) {
+      return LargeWorkspace{kLargeHostBytes, 2 * kLargeDeviceBytes};
+    },
     [](const int32_t*, int32_t count, int32_t ranks, const LargePlan*, const LargeOperands*,
        const SvdserveCudaLargeControl*, SvdserveCudaLargeOutcome* outcome) {
       *outcome = {};
