@@ -130,6 +130,39 @@ TEST(LargeRunner, AMatrixThatWaitsForMemoryIsPassedByABoundedNumber) {
   EXPECT_EQ(events.await(wanted.size()), wanted);
 }
 
+// Notes the device that computes it.
+class PlacedTask final : public LargeTask {
+ public:
+  explicit PlacedTask(Events* events) : events_(events) {}
+  bool run(int device, Reservation) override {
+    events_->note(device);
+    return true;
+  }
+  void on_no_device() override { ADD_FAILURE(); }
+
+ private:
+  Events* const events_;
+};
+
+// A GPU that has room for all of a matrix comes before those that leave a part of it to the host's memory.
+TEST(LargeRunner, TheIdleDeviceThatReservesLeastTakesIt) {
+  const auto any = [](int64_t, Reservation*) { return true; };
+  for (const auto& [demand, device] : {std::pair<LargeDemand, int>{{20, 0, 10}, 1},
+                                       {{20, 30, 10}, 2},
+                                       {{10, 10, 10}, 0},
+                                       {{std::nullopt, 30, 40}, 1}}) {
+    Events events;
+    LargeRunner runner(devices({100, 100, 100}), any);
+    ASSERT_TRUE(runner.submit(std::make_shared<PlacedTask>(&events), demand));
+    EXPECT_THAT(events.await(1), ElementsAre(device));
+  }
+  // Where that one has too little of the host's memory left, the next one is no better.
+  Events events;
+  LargeRunner runner(devices({100, 100}), [](int64_t bytes, Reservation*) { return bytes <= 10; });
+  ASSERT_TRUE(runner.submit(std::make_shared<PlacedTask>(&events), {20, 10}));
+  EXPECT_THAT(events.await(1), ElementsAre(1));
+}
+
 TEST(LargeRunner, WhatIsWithdrawnLetsTheOthersGoOn) {
   Events events;
   Memory memory;

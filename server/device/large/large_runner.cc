@@ -120,7 +120,11 @@ int LargeRunner::gang_to_hold(const Waiting& waiting, const std::vector<int>& ga
                            [&](int a, int b) { return count_missing(a, free) < count_missing(b, free); });
 }
 
-int LargeRunner::begin(Waiting* waiting, const std::vector<int>& idle, bool may_reserve) {
+int LargeRunner::begin(Waiting* waiting, std::vector<int> idle, bool may_reserve) {
+  // A device that has less room for the matrix has more of it in the host's memory, and is slower by that.
+  std::stable_sort(idle.begin(), idle.end(), [&demand = waiting->demand](int a, int b) {
+    return demand[static_cast<size_t>(a)] < demand[static_cast<size_t>(b)];
+  });
   for (const int i : idle) {
     const int64_t bytes = *waiting->demand[static_cast<size_t>(i)];
     Reservation memory;

@@ -53,7 +53,7 @@ class LargeTask {
 //   1. Each task that submit() has taken is run, told that no device is left, or withdrawn: one of these, once. While
 //      it is run, it may be submitted again.
 //   2. The candidates of a task are the largest healthy gangs that may take it, else single GPUs, else the host,
-//      however long the queue is. Its first idle candidate takes it once it has the memory.
+//      however long the queue is. The idle candidate that reserves least takes it, once it has the memory.
 //   3. A task that could be computed, but for the memory that it still has to reserve, is passed by at most kMostPasses
 //      tasks that reserve memory. Then those behind it wait until it has its memory.
 //   4. A task for gangs none of which is idle holds the members of one until it is computed: tasks behind it in the
@@ -131,8 +131,8 @@ class LargeRunner {
   static void tell_no_device(const std::vector<std::shared_ptr<LargeTask>>& orphans);
   // Begins all that can begin now. After each change of the queue, of the devices or of the memory.
   void dispatch() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Gives the task to the first of these devices for which it has the memory. Returns that device, or -1.
-  int begin(Waiting* waiting, const std::vector<int>& idle, bool may_reserve) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Gives the task to the one of these devices that reserves least, if it has the memory. Returns that device, or -1.
+  int begin(Waiting* waiting, std::vector<int> idle, bool may_reserve) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The gang whose members a task for gangs holds: the one that it has held so far, or else one with most of them free.
   int gang_to_hold(const Waiting& waiting, const std::vector<int>& gangs, const std::vector<bool>& free) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
