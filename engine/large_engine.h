@@ -210,7 +210,8 @@ struct LargeControl {
   // Null: a decomposition begins with its operand, and leaves nothing behind.
   LargeStateStore* states = nullptr;
   // The device's memory that it may take. Where the plan would like more, matrices that are not used for a while lie in
-  // the host's memory meanwhile. The bits are the same.
+  // the host's memory meanwhile, with the same bits. Where that is not enough, the device has panels of them at a time.
+  // The bits are others then, and depend on neither the room nor the panels that fit it.
   uint64_t device_room = kAnyRoom;
 };
 

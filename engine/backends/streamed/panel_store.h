@@ -54,17 +54,15 @@ uint64_t panel_bytes(int64_t ld, int64_t n, int64_t block_width) {
   return static_cast<uint64_t>(ld * most) * sizeof(E);
 }
 
-// Inner: a LargeBackend, whose memory is the device's. Operations may use this many panels or workspaces at once.
-inline constexpr int kPanelsAtOnce = 4;
-
+// Inner: a LargeBackend, whose memory is the device's.
 template <class Inner>
 class PanelStore {
  public:
   using E = typename Inner::Element;
   using View = large::LargeView<E>;
 
-  // room: bytes of panels and workspaces on the device together, at least kPanelsAtOnce of the largest. inner and watch
-  // must outlive it.
+  // room: bytes of panels and workspaces on the device together. It has four of the largest panels beside the workspaces,
+  // since an operation may use as many at once. inner and watch must outlive it.
   PanelStore(Inner& inner, uint64_t room, const large::LargeWatch& watch) : inner_(inner), room_(room), watch_(watch) {}
 
   View matrix(int64_t rows, int64_t cols) {
