@@ -211,6 +211,41 @@ def test_sweeps_that_were_saved_are_not_repeated(survivor, matrix, method):
     pytest.fail("the call was never killed in its sweeps")
 
 
+def leading(client, progress):
+    return client.svd(np.random.default_rng(8).standard_normal((1500, 900)), top_k=7, progress=progress, timeout=600)
+
+
+def tridiagonal(client, progress):
+    a = np.random.default_rng(9).standard_normal((700, 700))
+    return client.eigh(a + a.T, method="tridiagonal", progress=progress, timeout=600)
+
+
+def relative(client, progress):
+    a = np.random.default_rng(9).standard_normal((540, 540))
+    return client.eigh(a + a.T, accuracy="relative", progress=progress, timeout=600)
+
+
+def general(client, progress):
+    return client.eig(np.random.default_rng(10).standard_normal((560, 560)), progress=progress, timeout=600)
+
+
+@pytest.mark.parametrize("decompose", [leading, tridiagonal, relative, general])
+def test_every_kind_goes_on(survivor, decompose):
+    """Those without states are computed again from the operand that the next server has."""
+    with svdserve.Client(survivor.server.address, retry=PATIENT) as client:
+        want = decompose(client, None)
+        for _ in range(20):  # it may be done before it is noticed
+            kill = Once(lambda stage: stage not in ("upload", "download"), survivor.replace)
+            got = decompose(client, kill)
+            for one, other in zip(got, want, strict=True):
+                np.testing.assert_array_equal(one, other)
+            assert kill.done
+            assert survivor.server.metric("svdserve_factor_received_bytes_total") == 0
+            if survivor.server.metric("svdserve_factors_resumed_total") == 1:
+                return
+    pytest.fail("the call never went on with its matrix")
+
+
 def test_svdctl_goes_on(survivor, matrix, tmp_path):
     svdctl = Path(os.environ["SVDSERVE_BUILD_DIR"], "bin", "svdctl")
     np.save(tmp_path / "a.npy", matrix)
