@@ -178,11 +178,11 @@ TEST(CudaMissing, AFileThatIsNoLibrary) {
 }
 
 TEST(CudaMissing, ALibraryThatIsNoPlugin) {
-  expect_refused(probe_with(with_driver(SVDSERVE_FAKE_CUDA_DRIVER)), "is no CUDA back end of version 14");
+  expect_refused(probe_with(with_driver(SVDSERVE_FAKE_CUDA_DRIVER)), "is no CUDA back end of version 15");
 }
 
 TEST(CudaMissing, APluginOfAnotherVersion) {
-  expect_refused(probe_with(with_driver() + "SVDSERVE_FAKE_CUDA_VERSION=4"), "is no CUDA back end of version 14");
+  expect_refused(probe_with(with_driver() + "SVDSERVE_FAKE_CUDA_VERSION=4"), "is no CUDA back end of version 15");
 }
 
 TEST(CudaMissing, APluginOfAnotherBuild) {
@@ -193,7 +193,7 @@ TEST(CudaMissing, APluginOfAnotherBuild) {
                        " bytes instead of " + std::to_string(bytes));
   }
   expect_refused(probe_with(with_driver() + "SVDSERVE_FAKE_CUDA_RESIZED=version"),
-                 "is a CUDA back end of another build: its table is of version 15");
+                 "is a CUDA back end of another build: its table is of version 16");
   expect_refused(probe_with(with_driver() + "SVDSERVE_FAKE_CUDA_RESIZED=release"),
                  "is a CUDA back end of another build: its release is 9");
 }
