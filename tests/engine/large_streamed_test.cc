@@ -202,7 +202,7 @@ std::vector<Case> cases() {
 }
 
 class LargeStreamedTest : public ::testing::TestWithParam<DType> {};
-// Of doubles: operands of floats become these on their way in.
+// Doubles alone, which floats become on their way in.
 class LargeStreamedBitsTest : public LargeStreamedTest {};
 
 // Against references in long double, and the bounds of large matrices.
