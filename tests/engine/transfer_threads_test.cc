@@ -44,13 +44,15 @@ TEST(TransferThreadsTest, ThrowsWhatAPartThrewOnceAllHaveEnded) {
 
 TEST(TransferPartsTest, HaveAllLinesWithinTheirSlots) {
   constexpr int64_t kBytes = int64_t{32} << 20;
-  for (const int threads : {1, 3, 8}) {
-    for (const int64_t line_bytes : {int64_t{4}, int64_t{8000}, int64_t{1} << 20, int64_t{5} << 20, kBytes / 2}) {
+  for (const int threads : {1, 3, 5, 6, 7, 8}) {
+    for (const int64_t line_bytes :
+         {int64_t{4}, int64_t{8000}, int64_t{1} << 20, int64_t{5} << 20, kBytes / 3, kBytes / 7, kBytes / 2}) {
       for (const int64_t lines : {1, 2, 7, 1000, 100000}) {
         const TransferParts cut(lines, line_bytes, threads, kBytes);
         EXPECT_GE(cut.used, 1);
         EXPECT_LE(cut.used, threads);
         EXPECT_LE(cut.used * cut.slot_bytes, kBytes);
+        EXPECT_EQ(cut.slot_bytes % 256, 0) << "kernels read numbers at its beginning";
         EXPECT_LE(cut.per_part * line_bytes, cut.slot_bytes);
         EXPECT_GE(cut.parts * cut.per_part, lines);
         EXPECT_LT((cut.parts - 1) * cut.per_part, lines);

@@ -19,12 +19,14 @@
 namespace svdserve::cuda {
 
 // How `lines` lines, of so many bytes each, are cut into parts for at most `threads` threads, which have `bytes` bytes of
-// slots together. A line fits them at least twice, and is not cut.
+// slots together. A line fits them at least twice, and is not cut. Slots begin at multiples of kAlignment, as kernels
+// read numbers there.
 struct TransferParts {
   TransferParts(int64_t lines, int64_t line_bytes, int threads, int64_t bytes) {
     constexpr int64_t kLeastPart = int64_t{256} << 10;  // below, starting a copy takes longer than the copy
-    const int64_t wanted = std::max<int64_t>(1, std::min<int64_t>(threads, bytes / line_bytes));
-    slot_bytes = bytes / wanted;
+    int64_t wanted = std::max<int64_t>(1, std::min<int64_t>(threads, bytes / line_bytes));
+    while (wanted > 1 && bytes / wanted / kAlignment * kAlignment < line_bytes) --wanted;
+    slot_bytes = bytes / wanted / kAlignment * kAlignment;
     const int64_t even = (lines + wanted - 1) / wanted;
     const int64_t most = std::max<int64_t>(1, slot_bytes / line_bytes),
                   least = std::max<int64_t>(1, kLeastPart / line_bytes);
@@ -33,6 +35,7 @@ struct TransferParts {
     used = static_cast<int>(std::min(wanted, parts));
   }
 
+  static constexpr int64_t kAlignment = 256;
   int64_t slot_bytes, per_part, parts;
   int used;  // threads
 };
