@@ -92,7 +92,7 @@ class CudaRingEngine final : public LargeEngine {
     const SvdserveCudaLargeControl c{control.progress ? &tell : nullptr, &control, control.cancel,
                                      cuda::states_to_cross(control.states), control.device_room};
     SvdserveCudaLargeOutcome outcome{};
-    api_->decompose_ring(ordinals_.data(), static_cast<int32_t>(ordinals_.size()), kind_ == RingMembers::kRanks, &plan,
+    api_->decompose_ring(ordinals_.data(), static_cast<int32_t>(ordinals_.size()), static_cast<int32_t>(kind_), &plan,
                          &operands, &c, &outcome);
     return outcome_of(outcome);
   }

@@ -1,10 +1,13 @@
 // One large matrix on several GPUs together: are the bits the same, and how long do sweeps and whole factors take.
-//   device_ring_bench [ORDER ...]     2048, 8192 and 16384 where none is named
+//   device_ring_bench [turns=3] [by=peers,dealing,ranks] [members=1,2,4,8] [figures] [ORDER ...]
+// ORDER: 2048, 8192 and 16384 where none is named. figures: without the bits of small matrices and of other kinds.
 // f64, U and V, random normal, JACOBI; and bits of other kinds first. "members" 0 is one GPU without a ring; "peers" are
-// members in this process, which copy from GPU to GPU, "ranks" are processes of their own. In turns, the median of three
-// after one that does not count. "sweeps" is the time from the first sweep's progress to the finish, so it has the ways
-// to the members and back in it. "all" is the whole call, from host memory to host memory. "faster" is over one GPU; "of
-// peers" is how fast ranks are of as many peers. The exit status says whether all bits agree.
+// members in this process, which copy from GPU to GPU. Peers that are "dealing" share large products, too. "ranks" are
+// processes of their own. In turns, the median of three after one that does not count, unless there is one alone.
+// "sweeps" is the time from the first sweep's progress to the finish, so it has the ways to the members and back in it.
+// "compute" is the whole call without load and store. "faster" is over one GPU, of sweeps and of compute. "of peers" is the
+// speed of sweeps over that of as many peers. The exit status says whether all bits agree: of peers and ranks, and of those
+// that deal.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -25,7 +28,18 @@ namespace svdserve {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr int kTurns = 3;
+
+struct Wanted {
+  int turns = 3;
+  std::string by = "peers,dealing,ranks", members = "1,2,4,8";
+  bool only_figures = false;
+  std::vector<int64_t> orders;
+};
+
+// Whether a list of words with commas has this one.
+bool has(const std::string& list, const std::string& word) {
+  return ("," + list + ",").find("," + word + ",") != std::string::npos;
+}
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
@@ -106,7 +120,11 @@ struct Ring {
   int members = 0;
   RingMembers kind = RingMembers::kInProcess;
   std::unique_ptr<LargeEngine> engine;
-  const char* name() const { return members == 0 ? "one" : kind == RingMembers::kRanks ? "ranks" : "peers"; }
+  bool is_dealing() const { return kind == RingMembers::kDealing; }
+  const char* name() const {
+    if (members == 0) return "one";
+    return kind == RingMembers::kRanks ? "ranks" : is_dealing() ? "dealing" : "peers";
+  }
 };
 using Rings = std::vector<Ring>;
 
@@ -157,18 +175,54 @@ bool same_bits(const Rings& rings) {
   return good;
 }
 
-bool times(const Rings& rings, int64_t n) {
+// Products that are dealt: the same bits for any number of GPUs, and within the bounds of large matrices.
+bool dealt_products(const Rings& rings) {
+  constexpr int64_t kOrder = 4200;
+  bool good = true;
+  for (const DType dtype : {DType::kF32, DType::kF64, DType::kC64, DType::kC128}) {
+    const Problem problem{kOrder + 30, kOrder, dtype, Order::kColumnMajor};
+    const auto operand = normal(problem);
+    const double bound = 10 * static_cast<double>(problem.rows) * (value_bytes(dtype) == 4 ? 0x1p-24 : 0x1p-53);
+    for (const Method method : {Method::kJacobi, Method::kAuto}) {
+      const auto plan = plan_large(problem, {.method = method, .certificate = true});
+      Results results;
+      uint64_t expected = 0;
+      for (const Ring& ring : rings) {
+        if (!ring.is_dealing()) continue;
+        const Run own = run(*ring.engine, *plan.plan, operand, {}, results);
+        if (expected == 0) expected = own.checksum;
+        const LargeOutcome& o = own.outcome;
+        const bool sound = std::max({o.residual, o.left_orthogonality, o.right_orthogonality}) <= bound;
+        if (sound && own.checksum == expected) continue;
+        std::printf("dealt over %d: %s %s, residual %.1e, off orthogonality %.1e and %.1e, bound %.1e, bits %s\n",
+                    ring.members, name(dtype), name(method), o.residual, o.left_orthogonality, o.right_orthogonality,
+                    bound, own.checksum == expected ? "the same" : "DIFFER");
+        good = false;
+      }
+    }
+  }
+  std::printf("dealt products: %s\n", good ? "accurate, and the same bits" : "WRONG");
+  return good;
+}
+
+double seconds_of(const Run& run, const std::string& phase) {
+  double seconds = 0;
+  for (const LargePhaseTime& p : run.outcome.phases) seconds += p.name == phase ? p.seconds : 0;
+  return seconds;
+}
+
+bool times(const Rings& rings, int64_t n, int turns) {
   const Problem problem{n, n, DType::kF64, Order::kColumnMajor};
   const auto plan = plan_large(problem, {.method = Method::kJacobi});
   const auto operand = normal(problem);
   Results results;
-  std::vector<std::vector<double>> all(rings.size()), sweeps(rings.size());
+  std::vector<std::vector<double>> compute(rings.size()), sweeps(rings.size());
   std::vector<Run> last(rings.size());
-  for (int turn = 0; turn <= kTurns; ++turn) {
+  for (int turn = turns == 1 ? 1 : 0; turn <= turns; ++turn) {
     for (size_t i = 0; i < rings.size(); ++i) {
       last[i] = run(*rings[i].engine, *plan.plan, operand, {}, results);
       if (turn == 0) continue;
-      all[i].push_back(last[i].seconds);
+      compute[i].push_back(last[i].seconds - seconds_of(last[i], "load") - seconds_of(last[i], "store"));
       sweeps[i].push_back(last[i].sweeps);
     }
   }
@@ -176,9 +230,10 @@ bool times(const Rings& rings, int64_t n) {
   for (size_t i = 0; i < rings.size(); ++i) {
     const int count = last[i].outcome.sweeps;
     const double own = median(sweeps[i]);
-    std::printf("%6lld %8d %6s %7d %11.1f %14.1f %10.1f %7.2f  %016llx", static_cast<long long>(n), rings[i].members,
-                rings[i].name(), count, 1e3 * own, 1e3 * own / std::max(count, 1), 1e3 * median(all[i]),
-                median(sweeps[0]) / own, static_cast<unsigned long long>(last[i].checksum));
+    std::printf("%6lld %8d %8s %7d %11.1f %14.1f %7.2f %12.1f %7.2f  %016llx", static_cast<long long>(n),
+                rings[i].members, rings[i].name(), count, 1e3 * own, 1e3 * own / std::max(count, 1),
+                median(sweeps[0]) / own, 1e3 * median(compute[i]), median(compute[0]) / median(compute[i]),
+                static_cast<unsigned long long>(last[i].checksum));
     for (size_t peers = 0; peers < i; ++peers) {
       if (rings[peers].members == rings[i].members) std::printf("  %.3f of peers", median(sweeps[peers]) / own);
     }
@@ -186,14 +241,16 @@ bool times(const Rings& rings, int64_t n) {
     for (const LargePhaseTime& phase : last[i].outcome.phases) {
       std::printf("                        %-16s %9.1f ms\n", phase.name.c_str(), 1e3 * phase.seconds);
     }
-    if (i > 1) good &= last[i].checksum == last[1].checksum;
+    const auto like = std::find_if(rings.begin() + 1, rings.end(),
+                                   [&](const Ring& ring) { return ring.is_dealing() == rings[i].is_dealing(); });
+    if (i > 0) good &= last[i].checksum == last[static_cast<size_t>(like - rings.begin())].checksum;
   }
   std::fflush(stdout);
   return good;
 }
 
 // One GPU, and then every ring that this machine has the GPUs for.
-Rings open_rings(int gpus) {
+Rings open_rings(int gpus, const Wanted& wanted) {
   Rings rings;
   CudaStatus status;
   const auto add = [&](int members, RingMembers kind, std::unique_ptr<LargeEngine> engine) {
@@ -203,8 +260,10 @@ Rings open_rings(int gpus) {
     rings.pop_back();
   };
   add(0, RingMembers::kInProcess, open_cuda_large_engine(0, &status));
-  for (const RingMembers kind : {RingMembers::kInProcess, RingMembers::kRanks}) {
+  for (const RingMembers kind : {RingMembers::kInProcess, RingMembers::kDealing, RingMembers::kRanks}) {
     for (int members = 1; members <= gpus && members <= 8; members *= 2) {
+      if (!has(wanted.by, Ring{members, kind, nullptr}.name()) || !has(wanted.members, std::to_string(members)))
+        continue;
       std::vector<int> ordinals;
       for (int i = 0; i < members; ++i) ordinals.push_back(i);
       add(members, kind, open_cuda_ring_engine(ordinals, &status, kind));
@@ -213,17 +272,21 @@ Rings open_rings(int gpus) {
   return rings;
 }
 
-int main_of(const std::vector<int64_t>& orders) {
+int main_of(const Wanted& wanted) {
   std::string why;
   const int gpus = cuda_device_count(&why);
   std::printf("%d GPUs %s\n", gpus, why.c_str());
-  const Rings rings = open_rings(gpus);
+  const Rings rings = open_rings(gpus, wanted);
   if (rings.size() < 2) return 2;
-  starts(rings);
-  bool good = same_bits(rings);
-  std::printf("%6s %8s %6s %7s %11s %14s %10s %7s  bits of U, S, V\n", "n", "members", "by", "sweeps", "sweeps, ms",
-              "a sweep, ms", "all, ms", "faster");
-  for (const int64_t n : orders) good &= times(rings, n);
+  bool good = true;
+  if (!wanted.only_figures) {
+    starts(rings);
+    good = same_bits(rings);
+    good &= dealt_products(rings);
+  }
+  std::printf("%6s %8s %8s %7s %11s %14s %7s %12s %7s  bits of U, S, V\n", "n", "members", "by", "sweeps", "sweeps, ms",
+              "a sweep, ms", "faster", "compute, ms", "faster");
+  for (const int64_t n : wanted.orders) good &= times(rings, n, wanted.turns);
   std::printf("%s\n", good ? "all bits agree" : "BITS DIFFER");
   return good ? 0 : 1;
 }
@@ -233,8 +296,22 @@ int main_of(const std::vector<int64_t>& orders) {
 
 int main(int argc, char** argv) {
   if (const auto status = svdserve::run_as_rank(argc, argv)) return *status;
-  std::vector<int64_t> orders;
-  for (int i = 1; i < argc; ++i) orders.push_back(std::max(2L, std::atol(argv[i])));
-  if (orders.empty()) orders = {2048, 8192, 16384};
-  return svdserve::main_of(orders);
+  svdserve::Wanted wanted;
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    const std::string value = word.substr(std::min(word.size(), word.find('=') + 1));
+    if (word.starts_with("turns=")) {
+      wanted.turns = std::max(1, std::atoi(value.c_str()));
+    } else if (word.starts_with("by=")) {
+      wanted.by = value;
+    } else if (word.starts_with("members=")) {
+      wanted.members = value;
+    } else if (word == "figures") {
+      wanted.only_figures = true;
+    } else {
+      wanted.orders.push_back(std::max(2L, std::atol(word.c_str())));
+    }
+  }
+  if (wanted.orders.empty()) wanted.orders = {2048, 8192, 16384};
+  return svdserve::main_of(wanted);
 }

@@ -7,11 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "engine/algorithms/large/large_driver.h"
-#include "engine/backends/host/dense/blas.h"
 #include "engine/backends/host/large/host_large_backend.h"
 #include "engine/large_engine.h"
 #include "gtest/gtest.h"
+#include "tests/support/numerics/back_end_engine.h"
 #include "tests/support/numerics/contract.h"
 #include "tests/support/numerics/large_run.h"
 #include "tests/support/numerics/matrix_generators.h"
@@ -27,25 +26,6 @@ struct NarrowBlocks : host::HostLargeBackend<E> {
   int64_t block_width(int64_t /*n*/) const { return 2; }
 };
 
-class NarrowEngine : public LargeEngine {
- public:
-  LargeWorkspace memory(const LargePlan& /*plan*/, uint64_t /*device_room*/) const override { return {}; }
-  LargeOutcome decompose(const LargePlan& plan, const LargeOperands& operands,
-                         const LargeControl& control) const override {
-    return is_complex(plan.problem.dtype) ? run<std::complex<double>>(plan, operands, control)
-                                          : run<double>(plan, operands, control);
-  }
-
- private:
-  template <class E>
-  static LargeOutcome run(const LargePlan& plan, const LargeOperands& operands, const LargeControl& control) {
-    const host::BlasThreads one_thread_a_call;
-    const large::LargeWatch watch(control);
-    NarrowBlocks<E> backend(host::LargeThreads(nullptr, 1, &watch));
-    return large::decompose(backend, plan, operands, control);
-  }
-};
-
 constexpr int64_t kOrder = 48;  // 24 blocks
 
 bool was_checked(const LargeOutcome& outcome) {
@@ -57,7 +37,8 @@ LargeResult run(const Matrix& a, Method method, Vectors vectors, const LargeCont
   LargeOptions options;
   options.method = method;
   options.vectors = vectors;
-  return run_large(NarrowEngine(), large_plan_of({a.rows, a.cols, a.dtype, Order::kRowMajor}, options), a, {}, control);
+  return run_large(EngineOf<NarrowBlocks>(), large_plan_of({a.rows, a.cols, a.dtype, Order::kRowMajor}, options), a, {},
+                   control);
 }
 
 void expect_contract(const Matrix& a, const LargeResult& r, const std::vector<long double>& reference, bool vectors) {

@@ -95,7 +95,7 @@ int probe() {
     if (ring == nullptr) return of_all.text;
     const LargePlan plan = *plan_large({40, 40, DType::kF64, Order::kRowMajor}, {}).plan;
     const LargeOutcome outcome = ring->decompose(plan, {});
-    return std::to_string(outcome.members) + (outcome.detail.empty() ? " members, " : " ranks, ") +
+    return std::to_string(outcome.members) + " " + outcome.detail + ", " +
            std::to_string(ring->memory(plan).device_bytes) + " bytes";
   };
   std::printf("no_ranks=%s\n", of_ring({0, 1}, RingMembers::kRanks).c_str());
@@ -104,6 +104,7 @@ int probe() {
   (void)run_as_rank(1, arguments);
   std::printf("ranks=%s\nother_ranks=%s\n", of_ring({0, 1}, RingMembers::kRanks).c_str(),
               of_ring({1, 0}, RingMembers::kRanks).c_str());
+  std::printf("dealing=%s\n", of_ring({0, 1}, RingMembers::kDealing).c_str());
   std::printf("ring=%s\nring_of_three=%s\nring_twice=%s\nring_beyond=%s\n", of_ring({0, 1}).c_str(),
               of_ring({0, 1, 2}).c_str(), of_ring({0, 0}).c_str(), of_ring({0, 7}).c_str());
   std::printf("reach=%d%d%d%d\n", gpus_reach_each_other(0, 1), gpus_reach_each_other(1, 2), gpus_reach_each_other(3, 2),
@@ -177,12 +178,14 @@ TEST(CudaMissing, AFileThatIsNoLibrary) {
   std::filesystem::remove(path);
 }
 
+std::string of_another_version() { return "is no CUDA back end of version " + std::to_string(kSvdserveCudaAbiVersion); }
+
 TEST(CudaMissing, ALibraryThatIsNoPlugin) {
-  expect_refused(probe_with(with_driver(SVDSERVE_FAKE_CUDA_DRIVER)), "is no CUDA back end of version 15");
+  expect_refused(probe_with(with_driver(SVDSERVE_FAKE_CUDA_DRIVER)), of_another_version());
 }
 
 TEST(CudaMissing, APluginOfAnotherVersion) {
-  expect_refused(probe_with(with_driver() + "SVDSERVE_FAKE_CUDA_VERSION=4"), "is no CUDA back end of version 15");
+  expect_refused(probe_with(with_driver() + "SVDSERVE_FAKE_CUDA_VERSION=4"), of_another_version());
 }
 
 TEST(CudaMissing, APluginOfAnotherBuild) {
@@ -192,8 +195,9 @@ TEST(CudaMissing, APluginOfAnotherBuild) {
                    "is a CUDA back end of another build: its " + resized + " has " + std::to_string(bytes + 8) +
                        " bytes instead of " + std::to_string(bytes));
   }
-  expect_refused(probe_with(with_driver() + "SVDSERVE_FAKE_CUDA_RESIZED=version"),
-                 "is a CUDA back end of another build: its table is of version 16");
+  expect_refused(
+      probe_with(with_driver() + "SVDSERVE_FAKE_CUDA_RESIZED=version"),
+      "is a CUDA back end of another build: its table is of version " + std::to_string(kSvdserveCudaAbiVersion + 1));
   expect_refused(probe_with(with_driver() + "SVDSERVE_FAKE_CUDA_RESIZED=release"),
                  "is a CUDA back end of another build: its release is 9");
 }
@@ -225,6 +229,7 @@ TEST(CudaMissing, Nothing) {
 TEST(CudaMissing, ARingHasDifferentDevices) {
   const Findings found = probe_with(with_driver() + "SVDSERVE_FAKE_CUDA_LARGE=1");
   EXPECT_EQ(found.at("ring"), "2 members, " + std::to_string(2 * std::stoull(found.at("svd"))) + " bytes");
+  EXPECT_EQ(found.at("dealing"), "2 dealing members, " + std::to_string(2 * std::stoull(found.at("svd"))) + " bytes");
   EXPECT_EQ(found.at("ring_of_three"), "a ring has 1, 2, 4 or 8 different GPUs");
   EXPECT_EQ(found.at("ring_twice"), found.at("ring_of_three"));
   EXPECT_EQ(found.at("ring_beyond"), "there is no GPU 7, only 2");

@@ -1,5 +1,6 @@
 // Matrices that leave a device while they are not used: the same bits, and no more than two of them there at a time.
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -8,11 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "engine/large_engine.h"
 #include "gtest/gtest.h"
-#include "tests/support/numerics/large_run.h"
-#include "tests/support/numerics/matrix_generators.h"
-#include "tests/support/numerics/memory_states.h"
+#include "tests/support/numerics/large_cases.h"
 #include "tests/support/numerics/ring_engine.h"
 
 namespace svdserve::numerics {
@@ -85,24 +83,19 @@ struct Usage {
   int times = 0;
 };
 
+// members: of a ring that has the sweeps; 0: there is none.
 template <template <class> class Home>
-class Engine final : public LargeEngine {
+class Engine final : public RingTestEngineBase<Engine<Home>> {
  public:
-  LargeWorkspace memory(const LargePlan& /*plan*/, uint64_t /*device_room*/) const override { return {}; }
-  LargeOutcome decompose(const LargePlan& plan, const LargeOperands& operands,
-                         const LargeControl& control) const override {
-    return is_complex(plan.problem.dtype) ? run<std::complex<double>>(plan, operands, control)
-                                          : run<double>(plan, operands, control);
-  }
+  explicit Engine(int members = 0) : RingTestEngineBase<Engine>(members, kWidth, std::chrono::minutes(5), true) {}
   const Usage& usage() const { return usage_; }
 
- private:
   template <class E>
-  LargeOutcome run(const LargePlan& plan, const LargeOperands& operands, const LargeControl& control) const {
-    const host::BlasThreads one_thread_a_call;
-    const large::LargeWatch watch(control);
+  LargeOutcome outcome_of(const large::LargeWatch& watch, const LargePlan& plan, const LargeOperands& operands,
+                          const LargeControl& control) const {
     Home<E> home(&watch);
-    LargeOutcome outcome = large::decompose(home, plan, operands, control);
+    LargeOutcome outcome = this->members() == 0 ? large::decompose(home, plan, operands, control)
+                                                : on_ring(home, watch, plan, operands, control);
     if constexpr (large::kParks<Home<E>>) {
       usage_ = {home.peak, home.times};
       EXPECT_TRUE(home.parked.empty() || outcome.status != LargeStatus::kOk) << "a parked matrix is left";
@@ -110,55 +103,21 @@ class Engine final : public LargeEngine {
     return outcome;
   }
 
+ private:
+  template <class E>
+  LargeOutcome on_ring(Home<E>& home, const large::LargeWatch& watch, const LargePlan& plan,
+                       const LargeOperands& operands, const LargeControl& control) const {
+    return this->template run_on<PlainMember<E>>(home, new_members<PlainMember, E>, watch, plan, operands, control);
+  }
+
   mutable Usage usage_;
 };
 
-struct Case {
-  std::string title;
-  int64_t rows = 0, cols = 0;
-  LargeOptions options;
-  Kind kind = Kind::kNormal;
-};
-
-LargeOptions options_of(Method method, Vectors vectors = Vectors::kThin, bool certificate = true) {
-  LargeOptions options;
-  options.method = method;
-  options.vectors = vectors;
-  options.certificate = certificate && vectors != Vectors::kNone;
-  return options;
-}
-
-std::vector<int8_t> signature_of(const Case& c) {
-  std::vector<int8_t> signs;
-  for (int64_t j = 0; has_signature(c.options.kind) && j < c.cols; ++j) signs.push_back(j % 3 == 1 ? -1 : 1);
-  return signs;
-}
-
-LargeResult run(const LargeEngine& engine, DType dtype, const Case& c, MemoryStates* states = nullptr) {
-  LargeControl control;
-  control.states = states;
-  if (states != nullptr) control.cancel = &states->cancel;
-  const LargePlan plan = large_plan_of({c.rows, c.cols, dtype, Order::kRowMajor}, c.options);
-  return run_large(engine, plan, generate(c.kind, dtype, c.rows, c.cols, 3), signature_of(c), control);
-}
-
-void expect_same_bits(const LargeResult& want, const LargeResult& got) {
-  ASSERT_EQ(got.outcome.status, want.outcome.status) << got.outcome.detail;
-  EXPECT_EQ(got.outcome.sweeps, want.outcome.sweeps);
-  EXPECT_EQ(got.outcome.rotations, want.outcome.rotations);
-  EXPECT_EQ(got.outcome.residual, want.outcome.residual);
-  EXPECT_EQ(got.outcome.left_orthogonality, want.outcome.left_orthogonality);
-  EXPECT_EQ(got.outcome.right_orthogonality, want.outcome.right_orthogonality);
-  EXPECT_TRUE(got.values_bytes == want.values_bytes) << "S";
-  EXPECT_TRUE(got.left_bytes == want.left_bytes) << "U";
-  EXPECT_TRUE(got.right_bytes == want.right_bytes) << "V";
-}
-
-std::vector<Case> cases() {
-  std::vector<Case> cases;
+std::vector<LargeCase> cases() {
+  std::vector<LargeCase> cases;
   for (const Method method : {Method::kJacobi, Method::kAuto}) {
     for (const Vectors vectors : {Vectors::kThin, Vectors::kNone, Vectors::kFull}) {
-      const LargeOptions options = options_of(method, vectors);
+      const LargeOptions options = certified(method, vectors);
       const std::string title = std::string(name(method)) + ", vectors " + std::to_string(static_cast<int>(vectors));
       cases.push_back({title + ", square", 70, 70, options});
       cases.push_back({title + ", taller", 90, 60, options});
@@ -172,7 +131,7 @@ std::vector<Case> cases() {
       cases.push_back({title + ", Kahan's", 70, 70, options, Kind::kKahan});
     }
   }
-  LargeOptions hyperbolic = options_of(Method::kAuto);
+  LargeOptions hyperbolic = certified(Method::kAuto);
   hyperbolic.kind = LargeKind::kHyperbolicSvd;
   cases.push_back({"hyperbolic", 90, 60, hyperbolic});
   return cases;
@@ -184,7 +143,7 @@ class LargeParkingTest : public ::testing::TestWithParam<DType> {};
 TEST_P(LargeParkingTest, TheSameBitsWithTwoMatrices) {
   const Engine<GroupingHome> plain;
   const Engine<ParkingHome> parking;
-  for (const Case& c : cases()) {
+  for (const LargeCase& c : cases()) {
     SCOPED_TRACE(c.title);
     const LargeResult want = run(plain, GetParam(), c);
     expect_same_bits(want, run(parking, GetParam(), c));
@@ -199,7 +158,7 @@ TEST_P(LargeParkingTest, TheSameBitsWithTwoMatrices) {
     if (!vectors) continue;
     EXPECT_GT(parking.usage().times, 0);
     const double u = value_bytes(GetParam()) == 4 ? 0x1p-24 : 0x1p-53, bound = 10 * static_cast<double>(m) * u;
-    EXPECT_LE(residual_of(generate(c.kind, GetParam(), c.rows, c.cols, 3), want), bound);
+    EXPECT_LE(residual_of(c.operand(GetParam()), want), bound);
     if (!has_signature(c.options.kind)) {
       EXPECT_LE(column_orthogonality(want.left), bound);
       EXPECT_LE(row_orthogonality(want.right), bound);
@@ -211,7 +170,7 @@ TEST_P(LargeParkingTest, TheSameBitsWithTwoMatrices) {
 TEST_P(LargeParkingTest, GoesOnFromStates) {
   const Engine<GroupingHome> plain;
   const Engine<ParkingHome> parking;
-  for (const Case& c : cases()) {
+  for (const LargeCase& c : cases()) {
     SCOPED_TRACE(c.title);
     const LargeResult want = run(plain, GetParam(), c);
     MemoryStates whole;
@@ -227,6 +186,22 @@ TEST_P(LargeParkingTest, GoesOnFromStates) {
       again.states = states.states;
       expect_same_bits(want, run(parking, GetParam(), c, &states));
       expect_same_bits(want, run(plain, GetParam(), c, &again));
+    }
+  }
+}
+
+// A ring whose home parks, with any number of members.
+TEST_P(LargeParkingTest, IsTheHomeOfARing) {
+  const Engine<GroupingHome> plain(2);
+  const Engine<ParkingHome> one(1), four(4);
+  for (const LargeCase& c : cases()) {
+    if (c.kind != Kind::kNormal) continue;
+    SCOPED_TRACE(c.title);
+    const LargeResult want = run(plain, GetParam(), c);
+    ASSERT_EQ(want.outcome.status, LargeStatus::kOk) << want.outcome.detail;
+    for (const auto* const parking : {&one, &four}) {
+      expect_same_bits(want, run(*parking, GetParam(), c));
+      EXPECT_TRUE(parking->usage().times > 0 || c.options.vectors == Vectors::kNone);
     }
   }
 }

@@ -14,9 +14,7 @@
 #include "engine/backends/cuda_door/states_across.h"
 #include "engine/large_engine.h"
 #include "gtest/gtest.h"
-#include "tests/support/numerics/large_run.h"
-#include "tests/support/numerics/matrix_generators.h"
-#include "tests/support/numerics/memory_states.h"
+#include "tests/support/numerics/large_cases.h"
 #include "tests/support/numerics/ring_engine.h"
 
 namespace svdserve::numerics {
@@ -42,18 +40,6 @@ LargeResult run(const LargeEngine& engine, const Case& c, MemoryStates* states =
   if (states != nullptr) control.cancel = &states->cancel;
   if (told != nullptr) control.progress = [told](const LargeProgress& p) { told->push_back(p); };
   return run_large(engine, c.plan(), c.matrix(), c.signature, control);
-}
-
-void expect_same_bits(const LargeResult& want, const LargeResult& got) {
-  ASSERT_EQ(got.outcome.status, want.outcome.status) << got.outcome.detail;
-  EXPECT_EQ(got.outcome.sweeps, want.outcome.sweeps);
-  EXPECT_EQ(got.outcome.rotations, want.outcome.rotations);
-  EXPECT_EQ(got.outcome.proper_rotations, want.outcome.proper_rotations);
-  EXPECT_EQ(got.outcome.warm_started, want.outcome.warm_started);
-  EXPECT_EQ(got.outcome.residual, want.outcome.residual);
-  EXPECT_TRUE(got.values_bytes == want.values_bytes) << "S";
-  EXPECT_TRUE(got.left_bytes == want.left_bytes) << "U";
-  EXPECT_TRUE(got.right_bytes == want.right_bytes) << "V";
 }
 
 // Stops after some states in turn, and goes on: the first ones, one in the middle of the sweeps, the last two.
@@ -329,19 +315,18 @@ struct TightHome : NarrowHome<E> {
   TightMemory* memory;
 };
 
-class TightEngine final : public LargeEngine {
+class TightEngine final : public BackEndEngine<TightEngine> {
  public:
   explicit TightEngine(const Case& c) {
     run(*this, c);
     limit_ = peak_;
   }
-  LargeWorkspace memory(const LargePlan& /*plan*/, uint64_t /*device_room*/) const override { return {}; }
-  LargeOutcome decompose(const LargePlan& plan, const LargeOperands& operands,
-                         const LargeControl& control) const override {
-    const large::LargeWatch watch(control);
+  template <class E>
+  LargeOutcome outcome_of(const large::LargeWatch& watch, const LargePlan& plan, const LargeOperands& operands,
+                          const LargeControl& control) const {
     TightMemory memory;
     memory.limit = limit_;
-    TightHome<double> home(&watch, &memory);
+    TightHome<E> home(&watch, &memory);
     LargeOutcome outcome = large::decompose(home, plan, operands, control);
     peak_ = memory.peak;
     return outcome;

@@ -17,9 +17,8 @@
 #include "engine/backends/streamed/streamed_backend.h"
 #include "engine/large_engine.h"
 #include "gtest/gtest.h"
-#include "tests/support/numerics/large_run.h"
-#include "tests/support/numerics/matrix_generators.h"
-#include "tests/support/numerics/memory_states.h"
+#include "tests/support/numerics/back_end_engine.h"
+#include "tests/support/numerics/large_cases.h"
 #include "tests/support/numerics/reference_svd.h"
 #include "tests/support/numerics/ring_engine.h"
 
@@ -71,16 +70,10 @@ struct Backend : streamed::StreamedBackend<Device<E>> {
   static constexpr int64_t kGroupOfLines = 90;
 };
 
-class StreamedEngine final : public LargeEngine {
+class StreamedEngine final : public BackEndEngine<StreamedEngine> {
  public:
   // Room for so many panels of the largest matrix. members: of a ring that has the sweeps; 0: there is none.
   explicit StreamedEngine(int panels, int members = 0) : panels_(panels), members_(members) {}
-  LargeWorkspace memory(const LargePlan& /*plan*/, uint64_t /*device_room*/) const override { return {}; }
-  LargeOutcome decompose(const LargePlan& plan, const LargeOperands& operands,
-                         const LargeControl& control) const override {
-    return is_complex(plan.problem.dtype) ? run<std::complex<double>>(plan, operands, control)
-                                          : run<double>(plan, operands, control);
-  }
   // Elements on the device at most, and of a panel.
   int64_t peak() const { return peak_; }
   int64_t panel() const { return panel_; }
@@ -88,11 +81,9 @@ class StreamedEngine final : public LargeEngine {
   int64_t brought() const { return brought_; }
   int64_t taken() const { return taken_; }
 
- private:
   template <class E>
-  LargeOutcome run(const LargePlan& plan, const LargeOperands& operands, const LargeControl& control) const {
-    const host::BlasThreads one_thread_a_call;
-    const large::LargeWatch watch(control);
+  LargeOutcome outcome_of(const large::LargeWatch& watch, const LargePlan& plan, const LargeOperands& operands,
+                          const LargeControl& control) const {
     Device<E> device(&watch);
     const int64_t m = std::max(plan.problem.rows, plan.problem.cols);
     const int64_t widest =
@@ -109,17 +100,12 @@ class StreamedEngine final : public LargeEngine {
     return outcome;
   }
 
+ private:
   template <class Home>
   LargeOutcome on_ring(Home& home, const large::LargeWatch& watch, const LargePlan& plan, const LargeOperands& operands,
                        const LargeControl& control) const {
-    using Member = PlainMember<typename Home::Element>;
-    const auto make = [](const std::vector<int>& devices) {
-      const auto tracking = std::make_shared<host::SharedTracking>();
-      ring::Members<Member> members;
-      for (const int device : devices) members.push_back(std::make_shared<Member>(device, tracking));
-      return members;
-    };
-    ring::RingBackend<Home, Member> backend(home, make, {members_}, watch);
+    using Own = typename Home::Element;
+    ring::RingBackend<Home, PlainMember<Own>> backend(home, new_members<PlainMember, Own>, {members_}, watch);
     LargeOutcome outcome = large::block_jacobi(backend, plan, operands, control);
     backend.tell(outcome);
     return outcome;
@@ -129,67 +115,24 @@ class StreamedEngine final : public LargeEngine {
   mutable int64_t peak_ = 0, panel_ = 0, brought_ = 0, taken_ = 0;
 };
 
-struct Case {
-  std::string title;
-  int64_t rows = 0, cols = 0;
-  LargeOptions options;
-  Kind kind = Kind::kNormal;
-  Order order = Order::kRowMajor;
-};
-
-std::vector<int8_t> signature_of(const Case& c) {
-  std::vector<int8_t> signs;
-  for (int64_t j = 0; has_signature(c.options.kind) && j < c.cols; ++j) signs.push_back(j % 3 == 1 ? -1 : 1);
-  return signs;
-}
-
-LargePlan plan_of(const Case& c, DType dtype) { return large_plan_of({c.rows, c.cols, dtype, c.order}, c.options); }
-
-Matrix operand_of(const Case& c, DType dtype) { return generate(c.kind, dtype, c.rows, c.cols, 3); }
-
-LargeResult run(const LargeEngine& engine, DType dtype, const Case& c, MemoryStates* states = nullptr) {
-  LargeControl control;
-  control.states = states;
-  if (states != nullptr) control.cancel = &states->cancel;
-  return run_large(engine, plan_of(c, dtype), operand_of(c, dtype), signature_of(c), control);
-}
-
 double roundoff_of(DType dtype) { return value_bytes(dtype) == 4 ? 0x1p-24 : 0x1p-53; }
 
-void expect_same_bits(const LargeResult& want, const LargeResult& got) {
-  ASSERT_EQ(got.outcome.status, want.outcome.status) << got.outcome.detail;
-  EXPECT_EQ(got.outcome.sweeps, want.outcome.sweeps);
-  EXPECT_EQ(got.outcome.rotations, want.outcome.rotations);
-  EXPECT_EQ(got.outcome.residual, want.outcome.residual);
-  EXPECT_TRUE(got.values_bytes == want.values_bytes) << "S";
-  EXPECT_TRUE(got.left_bytes == want.left_bytes) << "U";
-  EXPECT_TRUE(got.right_bytes == want.right_bytes) << "V";
-}
-
-LargeOptions options_of(Method method, Vectors vectors) {
-  LargeOptions options;
-  options.method = method;
-  options.vectors = vectors;
-  options.certificate = vectors != Vectors::kNone;
-  return options;
-}
-
 // For what does not depend on a matrix's kind: JACOBI's shapes, and graded columns.
-bool is_of_shapes(const Case& c) {
+bool is_of_shapes(const LargeCase& c) {
   if (c.options.method == Method::kAuto || c.options.vectors == Vectors::kFull) return false;
   return c.kind == Kind::kNormal || c.kind == Kind::kColumnGraded;
 }
 
-std::vector<Case> cases() {
-  std::vector<Case> cases;
-  const LargeOptions jacobi = options_of(Method::kJacobi, Vectors::kThin);
+std::vector<LargeCase> cases() {
+  std::vector<LargeCase> cases;
+  const LargeOptions jacobi = certified(Method::kJacobi, Vectors::kThin);
   for (const Kind kind : {Kind::kSteepRows, Kind::kSteepColumns, Kind::kColumnGraded, Kind::kLowRank, Kind::kZeroLines,
                           Kind::kClusters, Kind::kKahan}) {
     cases.push_back({"kind " + std::to_string(static_cast<int>(kind)), 56, 51, jacobi, kind});
   }
   for (const Method method : {Method::kJacobi, Method::kAuto}) {
     for (const Vectors vectors : {Vectors::kThin, Vectors::kNone, Vectors::kFull}) {
-      const LargeOptions options = options_of(method, vectors);
+      const LargeOptions options = certified(method, vectors);
       const std::string title = std::string(name(method)) + ", vectors " + std::to_string(static_cast<int>(vectors));
       cases.push_back({title + ", square", 53, 53, options});
       cases.push_back({title + ", wider", 50, 72, options, Kind::kNormal, Order::kColumnMajor});
@@ -215,9 +158,9 @@ class LargeStreamedBitsTest : public LargeStreamedTest {};
 TEST_P(LargeStreamedTest, IsAccurateWithRoomForFewPanels) {
   const StreamedEngine engine(streamed::kLeastPanels);
   const double u = roundoff_of(GetParam());
-  for (const Case& c : cases()) {
+  for (const LargeCase& c : cases()) {
     SCOPED_TRACE(c.title);
-    const Matrix a = operand_of(c, GetParam());
+    const Matrix a = c.operand(GetParam());
     const LargeResult result = run(engine, GetParam(), c);
     ASSERT_EQ(result.outcome.status, LargeStatus::kOk) << result.outcome.detail;
     const std::vector<long double> reference = reference_singular_values(a);
@@ -242,7 +185,7 @@ TEST_P(LargeStreamedTest, IsAccurateWithRoomForFewPanels) {
 
 TEST_P(LargeStreamedBitsTest, HasTheSameBitsForAnyRoom) {
   const StreamedEngine least(streamed::kLeastPanels), more(streamed::kLeastPanels + 9), all(kPlenty);
-  for (const Case& c : cases()) {
+  for (const LargeCase& c : cases()) {
     SCOPED_TRACE(c.title);
     const LargeResult want = run(least, GetParam(), c);
     expect_same_bits(want, run(more, GetParam(), c));
@@ -256,13 +199,13 @@ TEST_P(LargeStreamedTest, DecomposesIndefiniteMatrices) {
   options.kind = LargeKind::kHyperbolicSvd;
   options.certificate = true;
   for (const auto& [rows, cols] : {std::pair<int64_t, int64_t>{90, 60}, {70, 70}, {33, 2}}) {
-    const Case c{"", rows, cols, options};
+    const LargeCase c{"", rows, cols, options};
     const LargeResult result = run(least, GetParam(), c);
     ASSERT_EQ(result.outcome.status, LargeStatus::kOk) << result.outcome.detail;
     const double bound = 100 * static_cast<double>(rows) * roundoff_of(GetParam());
-    EXPECT_LE(residual_of(operand_of(c, GetParam()), result), bound);
+    EXPECT_LE(residual_of(c.operand(GetParam()), result), bound);
     EXPECT_LE(column_orthogonality(result.left), bound);
-    EXPECT_LE(signature_error(result.right, signature_of(c)), bound);
+    EXPECT_LE(signature_error(result.right, c.signature()), bound);
     expect_same_bits(result, run(all, GetParam(), c));
   }
 }
@@ -270,7 +213,7 @@ TEST_P(LargeStreamedTest, DecomposesIndefiniteMatrices) {
 // From states of a device with little room, and those of one with more.
 TEST_P(LargeStreamedBitsTest, GoesOnFromStates) {
   const StreamedEngine least(streamed::kLeastPanels), more(kPlenty);
-  for (const Case& c : cases()) {
+  for (const LargeCase& c : cases()) {
     if (!is_of_shapes(c)) continue;
     SCOPED_TRACE(c.title);
     const LargeResult want = run(least, GetParam(), c);
@@ -290,7 +233,7 @@ TEST_P(LargeStreamedBitsTest, GoesOnFromStates) {
 // A ring whose home has panels alone: the same bits with any number of members.
 TEST_P(LargeStreamedBitsTest, IsTheHomeOfARing) {
   const StreamedEngine one(streamed::kLeastPanels, 1), two(kPlenty, 2), four(streamed::kLeastPanels, 4);
-  for (const Case& c : cases()) {
+  for (const LargeCase& c : cases()) {
     if (!is_of_shapes(c)) continue;
     SCOPED_TRACE(c.title);
     const LargeResult want = run(one, GetParam(), c);
@@ -301,7 +244,7 @@ TEST_P(LargeStreamedBitsTest, IsTheHomeOfARing) {
     EXPECT_EQ(got.outcome.members, c.cols > 1 && large::can_be_cut(c.options.strategy) ? 4 : want.outcome.members);
     if (c.options.vectors == Vectors::kNone) continue;
     const double bound = 10 * static_cast<double>(std::max(c.rows, c.cols)) * roundoff_of(GetParam());
-    EXPECT_LE(residual_of(operand_of(c, GetParam()), want), bound);
+    EXPECT_LE(residual_of(c.operand(GetParam()), want), bound);
   }
 }
 
@@ -309,14 +252,14 @@ TEST_P(LargeStreamedTest, NamesTheFirstEntryThatIsNotFinite) {
   const StreamedEngine engine(streamed::kLeastPanels);
   for (const Order order : {Order::kRowMajor, Order::kColumnMajor}) {
     for (const auto& [rows, cols] : {std::pair<int64_t, int64_t>{90, 60}, {60, 90}}) {
-      Case c{"", rows, cols, {}};
+      LargeCase c{"", rows, cols, {}};
       c.order = order;
-      Matrix a = operand_of(c, GetParam());
+      Matrix a = c.operand(GetParam());
       const std::pair<int64_t, int64_t> by_rows = {11, 58}, by_columns = {52, 3};
       for (const auto& [i, j] : {by_rows, by_columns, std::pair<int64_t, int64_t>{55, 57}}) {
         a.at(i, j) = std::numeric_limits<double>::quiet_NaN();
       }
-      const LargeResult result = run_large(engine, plan_of(c, GetParam()), a);
+      const LargeResult result = run_large(engine, c.plan(GetParam()), a);
       EXPECT_EQ(result.outcome.status, LargeStatus::kNonFinite);
       const auto& [row, col] = order == Order::kRowMajor ? by_rows : by_columns;
       EXPECT_EQ(result.outcome.row, row) << rows << " x " << cols;
@@ -327,12 +270,12 @@ TEST_P(LargeStreamedTest, NamesTheFirstEntryThatIsNotFinite) {
 
 TEST_P(LargeStreamedTest, StopsWhenItIsCancelled) {
   const StreamedEngine engine(streamed::kLeastPanels);
-  const Case c{"", 90, 60, {}};
+  const LargeCase c{"", 90, 60, {}};
   std::atomic<bool> cancel = false;
   LargeControl control;
   control.cancel = &cancel;
   control.progress = [&](const LargeProgress& progress) { cancel = cancel || progress.sweep >= 2; };
-  const LargeResult result = run_large(engine, plan_of(c, GetParam()), operand_of(c, GetParam()), {}, control);
+  const LargeResult result = run_large(engine, c.plan(GetParam()), c.operand(GetParam()), {}, control);
   EXPECT_EQ(result.outcome.status, LargeStatus::kCancelled);
 }
 
@@ -346,7 +289,7 @@ INSTANTIATE_TEST_SUITE_P(DTypes, LargeStreamedBitsTest, ::testing::Values(DType:
 // and QRs, products by groups, and no sweep moves anything. With room for one, each sweep has four ways each way.
 TEST(StreamedTransfersTest, AreOfFewMatrices) {
   constexpr int64_t kOrder = 192;
-  const Case c{"", kOrder, kOrder, options_of(Method::kJacobi, Vectors::kThin)};
+  const LargeCase c{"", kOrder, kOrder, certified(Method::kJacobi, Vectors::kThin)};
   const auto matrices = [](int64_t elements) {
     return static_cast<double>(elements) / static_cast<double>(kOrder * kOrder);
   };

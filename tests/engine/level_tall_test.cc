@@ -7,11 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "engine/algorithms/large/large_driver.h"
-#include "engine/backends/host/dense/blas.h"
 #include "engine/backends/host/large/host_large_backend.h"
 #include "engine/large_engine.h"
 #include "gtest/gtest.h"
+#include "tests/support/numerics/back_end_engine.h"
 #include "tests/support/numerics/contract.h"
 #include "tests/support/numerics/large_run.h"
 #include "tests/support/numerics/matrix_generators.h"
@@ -77,32 +76,13 @@ Matrix scaled_by(Matrix a, double factor) {
   return a;
 }
 
+// Its eigenbases do not converge.
 template <class E>
 struct NoEigenbasis : host::HostLargeBackend<E> {
   using View = large::LargeView<E>;
   using host::HostLargeBackend<E>::HostLargeBackend;
   bool eigenbasis(View /*g*/, View /*v*/, large::Precision /*precision*/, const large::PartDone& /*done*/) {
     return false;
-  }
-};
-
-// One whose eigenbases do not converge.
-class UnluckyEngine : public LargeEngine {
- public:
-  LargeWorkspace memory(const LargePlan& /*plan*/, uint64_t /*device_room*/) const override { return {}; }
-  LargeOutcome decompose(const LargePlan& plan, const LargeOperands& operands,
-                         const LargeControl& control) const override {
-    return is_complex(plan.problem.dtype) ? run<std::complex<double>>(plan, operands, control)
-                                          : run<double>(plan, operands, control);
-  }
-
- private:
-  template <class E>
-  static LargeOutcome run(const LargePlan& plan, const LargeOperands& operands, const LargeControl& control) {
-    const host::BlasThreads one_thread_a_call;
-    const large::LargeWatch watch(control);
-    NoEigenbasis<E> backend(host::LargeThreads(nullptr, 1, &watch));
-    return large::decompose(backend, plan, operands, control);
   }
 };
 
@@ -195,7 +175,7 @@ TEST_P(LevelTallTest, EqualMagnitudes) {
 TEST_P(LevelTallTest, SweepsDoWithoutAnEigenbasis) {
   const Matrix a = generate(Kind::kNormal, GetParam(), 150, 40, 8);
   for (const Vectors vectors : {Vectors::kThin, Vectors::kNone}) {
-    const LargeResult r = run(a, vectors, Method::kAuto, UnluckyEngine());
+    const LargeResult r = run(a, vectors, Method::kAuto, EngineOf<NoEigenbasis>());
     expect_contract(a, r, vectors == Vectors::kThin);
     EXPECT_FALSE(had_qr(r));
     EXPECT_GT(r.outcome.sweeps, 3);

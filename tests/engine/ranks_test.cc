@@ -39,7 +39,7 @@
 #include "engine/backends/ring/ring_backend.h"
 #include "engine/large_engine.h"
 #include "gtest/gtest.h"
-#include "tests/support/numerics/large_run.h"
+#include "tests/support/numerics/large_cases.h"
 #include "tests/support/numerics/matrix_generators.h"
 #include "tests/support/numerics/random.h"
 #include "tests/support/numerics/ring_engine.h"
@@ -227,16 +227,6 @@ constexpr int64_t kWidth = 2;
 LargePlan plan_for(const Matrix& a, LargeOptions options = {}) {
   options.method = Method::kJacobi;
   return large_plan_of({a.rows, a.cols, a.dtype, Order::kRowMajor}, options);
-}
-
-void expect_same_bits(const LargeResult& a, const LargeResult& b) {
-  ASSERT_EQ(a.outcome.status, LargeStatus::kOk) << a.outcome.detail;
-  ASSERT_EQ(b.outcome.status, LargeStatus::kOk) << b.outcome.detail;
-  EXPECT_EQ(a.outcome.sweeps, b.outcome.sweeps);
-  EXPECT_EQ(a.outcome.rotations, b.outcome.rotations);
-  EXPECT_TRUE(a.values_bytes == b.values_bytes) << "S";
-  EXPECT_TRUE(a.left_bytes == b.left_bytes) << "U";
-  EXPECT_TRUE(a.right_bytes == b.right_bytes) << "V";
 }
 
 // No test leaves a process or a descriptor behind.

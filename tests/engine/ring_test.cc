@@ -16,24 +16,13 @@
 #include "engine/large_engine.h"
 #include "gtest/gtest.h"
 #include "tests/support/numerics/contract.h"
-#include "tests/support/numerics/large_run.h"
-#include "tests/support/numerics/matrix_generators.h"
+#include "tests/support/numerics/large_cases.h"
 #include "tests/support/numerics/ring_engine.h"
 
 namespace svdserve::numerics {
 namespace {
 
 constexpr int kRings[] = {1, 2, 4, 8};
-
-// Every ring has to agree on these.
-void expect_same_bits(const LargeResult& a, const LargeResult& b) {
-  ASSERT_EQ(a.outcome.status, b.outcome.status) << b.outcome.detail;
-  EXPECT_EQ(a.outcome.sweeps, b.outcome.sweeps);
-  EXPECT_EQ(a.outcome.rotations, b.outcome.rotations);
-  EXPECT_TRUE(a.values_bytes == b.values_bytes) << "S";
-  EXPECT_TRUE(a.left_bytes == b.left_bytes) << "U";
-  EXPECT_TRUE(a.right_bytes == b.right_bytes) << "V";
-}
 
 LargeOptions jacobi(Vectors vectors = Vectors::kThin) {
   LargeOptions options;

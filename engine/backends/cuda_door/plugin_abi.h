@@ -24,7 +24,7 @@ struct CUevent_st;
 
 extern "C" {
 
-enum { kSvdserveCudaAbiVersion = 15, kSvdserveCudaStructs = 11, kSvdserveCudaMaxPhases = 24 };
+enum { kSvdserveCudaAbiVersion = 16, kSvdserveCudaStructs = 11, kSvdserveCudaMaxPhases = 24 };
 
 struct SvdserveCudaDevice {
   char name[256];  // as the driver calls it
@@ -118,9 +118,9 @@ struct SvdserveCudaApi {
   // 1: device `from` reaches the memory of device `to`, so that copies do not go through the host.
   int32_t (*reaches)(int32_t from, int32_t to);
   // decompose_large() on 1, 2, 4 or 8 devices together, the first of which needs the memory that the function before says.
-  // ranks: 1 where members are processes, which run this program again with ranks::kRankArgument.
+  // members: the number of a RingMembers. Ranks run this program again with ranks::kRankArgument.
   svdserve::LargeWorkspace (*ring_memory)(const svdserve::LargePlan* plan, uint64_t device_room);
-  void (*decompose_ring)(const int32_t* devices, int32_t count, int32_t ranks, const svdserve::LargePlan* plan,
+  void (*decompose_ring)(const int32_t* devices, int32_t count, int32_t members, const svdserve::LargePlan* plan,
                          const svdserve::LargeOperands* operands, const SvdserveCudaLargeControl* control,
                          SvdserveCudaLargeOutcome* outcome);
   // Null where these devices may have ranks; else why not, such as which library is missing. The thread's until its next

@@ -384,6 +384,10 @@ void copy_state(const SvdserveCudaStates& s) {
   s.end(s.store);
 }
 
+const char* of_members(RingMembers members) {
+  return members == RingMembers::kRanks ? "ranks" : members == RingMembers::kDealing ? "dealing members" : "members";
+}
+
 constexpr SvdserveCudaApi kApi = {
     cuda::kBuild,
     device_count,
@@ -426,12 +430,12 @@ constexpr SvdserveCudaApi kApi = {
     [](const LargePlan*, uint64_t) {
       return LargeWorkspace{kLargeHostBytes, 2 * kLargeDeviceBytes};
     },
-    [](const int32_t*, int32_t count, int32_t ranks, const LargePlan*, const LargeOperands*,
+    [](const int32_t*, int32_t count, int32_t members, const LargePlan*, const LargeOperands*,
        const SvdserveCudaLargeControl*, SvdserveCudaLargeOutcome* outcome) {
       *outcome = {};
       outcome->report.status = LargeStatus::kOk;
       outcome->members = count;
-      std::snprintf(outcome->detail, sizeof(outcome->detail), "%s", ranks != 0 ? "ranks" : "");
+      std::snprintf(outcome->detail, sizeof(outcome->detail), "%s", of_members(static_cast<RingMembers>(members)));
     },
     [](const int32_t* devices, int32_t) { return devices[0] == 0 ? nullptr : "the fake's ranks begin with GPU 0"; },
     [](int32_t socket, int32_t device) {

@@ -3,18 +3,16 @@
 #define SVDSERVE_TESTS_SUPPORT_NUMERICS_RING_ENGINE_H_
 
 #include <chrono>
-#include <complex>
 #include <cstdint>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "engine/algorithms/large/large_driver.h"
-#include "engine/backends/host/dense/blas.h"
 #include "engine/backends/host/large/host_large_backend.h"
 #include "engine/backends/host/members/host_member.h"
 #include "engine/backends/ring/ring_backend.h"
-#include "engine/large_engine.h"
+#include "tests/support/numerics/back_end_engine.h"
 
 namespace svdserve::numerics {
 
@@ -27,19 +25,22 @@ struct NarrowHome : host::HostLargeBackend<E> {
   int64_t width;
 };
 
+// For these devices, with tracking that they share.
+template <template <class> class Member, class E>
+ring::Members<Member<E>> new_members(const std::vector<int>& devices) {
+  const auto tracking = std::make_shared<host::SharedTracking>();
+  ring::Members<Member<E>> members;
+  for (const int device : devices) members.push_back(std::make_shared<Member<E>>(device, tracking));
+  return members;
+}
+
 // Own: derived from it, with
 //   outcome_of<E>(watch, plan, operands, control)    by run_on(), or without a ring
 template <class Own>
-class RingTestEngineBase : public LargeEngine {
+class RingTestEngineBase : public BackEndEngine<Own> {
  public:
   RingTestEngineBase(int members, int64_t width, std::chrono::milliseconds deadline, bool checkpoints)
       : members_(members), width_(width), deadline_(deadline), checkpoints_(checkpoints) {}
-  LargeWorkspace memory(const LargePlan& /*plan*/, uint64_t /*device_room*/) const override { return {}; }
-  LargeOutcome decompose(const LargePlan& plan, const LargeOperands& operands,
-                         const LargeControl& control) const override {
-    return is_complex(plan.problem.dtype) ? run<std::complex<double>>(plan, operands, control)
-                                          : run<double>(plan, operands, control);
-  }
   const ring::RingReport& report() const { return report_; }
 
  protected:
@@ -57,13 +58,6 @@ class RingTestEngineBase : public LargeEngine {
   int64_t width() const { return width_; }
 
  private:
-  template <class E>
-  LargeOutcome run(const LargePlan& plan, const LargeOperands& operands, const LargeControl& control) const {
-    const host::BlasThreads one_thread_a_call;
-    const large::LargeWatch watch(control);
-    return static_cast<const Own&>(*this).template outcome_of<E>(watch, plan, operands, control);
-  }
-
   const int members_;
   const int64_t width_;
   const std::chrono::milliseconds deadline_;
@@ -91,10 +85,7 @@ class RingTestEngineOf : public RingTestEngineBase<RingTestEngineOf<Member>> {
     const auto make = [most = size_t{ring::kMostMembers}, this](const std::vector<int>& devices) mutable {
       if (devices.size() > std::exchange(most, most_new_members_))
         throw large::LargeStop{LargeStatus::kFault, "no room for a member"};
-      const auto tracking = std::make_shared<host::SharedTracking>();
-      ring::Members<Member<E>> members;
-      for (const int device : devices) members.push_back(std::make_shared<Member<E>>(device, tracking));
-      return members;
+      return new_members<Member, E>(devices);
     };
     return this->template run_on<Member<E>>(home, make, watch, plan, operands, control);
   }

@@ -10,9 +10,11 @@
 #include "engine/algorithms/large/large_driver.h"
 #include "engine/backends/cuda/large/cuda_large_backend.h"
 #include "engine/backends/cuda/large/decompose_large.h"
+#include "engine/backends/cuda/members/cuda_helper.h"
 #include "engine/backends/cuda/members/cuda_member.h"
 #include "engine/backends/cuda/members/cuda_rank.h"
 #include "engine/backends/ranks/rank_member.h"
+#include "engine/backends/ring/dealt_home.h"
 #include "engine/backends/ring/ring_backend.h"
 #include "engine/backends/streamed/streamed_backend.h"
 
@@ -37,6 +39,7 @@ void let_reach(const std::vector<int>& devices) {
 // Every ring is given this.
 struct Ring {
   const std::vector<int>& devices;
+  RingMembers members;
   const JobMemory& job;
   LargeLane& lane;
   DeviceArena& arena;
@@ -71,16 +74,32 @@ std::vector<int> chosen(const std::vector<int>& devices, const std::vector<int>&
   return result;
 }
 
+// A matrix like the operand and half of two others, with room for a product's workspace, as a member has for p-steps. The
+// first GPU needs more.
+uint64_t helper_bytes(const Problem& problem, bool complex) {
+  const int64_t m = std::max(problem.rows, problem.cols);
+  return ring_member_bytes(m, m, std::min(problem.rows, problem.cols), complex);
+}
+
 // An error kills the contexts of all of this process's GPUs, so that checkpoints after sweeps would save nothing.
 template <class E>
 LargeOutcome by_members_in_process(const Ring& ring) {
   const LargeWatch watch(ring.control);
-  CudaLargeBackend<E> home(ring.lane, ring.arena, watch);
   const auto make = [&ring](const std::vector<int>& which) {
     ring::Members<CudaMember<E>> members;
     for (const int device : chosen(ring.devices, which)) members.push_back(std::make_shared<CudaMember<E>>(device));
     return members;
   };
+  if (ring.members == RingMembers::kDealing && ring.job.panels == 0) {
+    const auto helper = [&](int device) {
+      return std::make_unique<CudaHelper<E>>(ring.devices[static_cast<size_t>(device)],
+                                             helper_bytes(ring.plan.problem, kIsComplex<E>), ring.lane, watch);
+    };
+    ring::DealtHome<CudaLargeBackend<E>, CudaHelper<E>> home({static_cast<int>(ring.devices.size())}, helper, ring.lane,
+                                                             ring.arena, watch);
+    return run<CudaMember<E>>(ring, home, make, false, watch);
+  }
+  CudaLargeBackend<E> home(ring.lane, ring.arena, watch);
   if (ring.job.panels == 0) return run<CudaMember<E>>(ring, home, make, false, watch);
   streamed::StreamedBackend<CudaLargeBackend<E>> home_by_panels(home, ring.job.panels, watch);
   return run<CudaMember<E>>(ring, home_by_panels, make, false, watch);
@@ -154,7 +173,7 @@ LargeWorkspace ring_memory(const LargePlan* plan, uint64_t device_room) {
   return all;
 }
 
-void decompose_ring(const int32_t* devices, int32_t count, int32_t ranks, const LargePlan* plan,
+void decompose_ring(const int32_t* devices, int32_t count, int32_t members, const LargePlan* plan,
                     const LargeOperands* operands, const SvdserveCudaLargeControl* control,
                     SvdserveCudaLargeOutcome* outcome) {
   const std::vector<int> all(devices, devices + count);
@@ -162,9 +181,9 @@ void decompose_ring(const int32_t* devices, int32_t count, int32_t ranks, const 
   const JobMemory job = ring_job(*plan, control->device_room);
   bool lost_ranks = false;
   const auto run = [&](LargeLane& lane, DeviceArena& arena) {
-    const Ring ring{all, job, lane, arena, *plan, *operands, own};
+    const Ring ring{all, static_cast<RingMembers>(members), job, lane, arena, *plan, *operands, own};
     const bool complex = is_complex(plan->problem.dtype);
-    if (ranks == 0 || job.panels > 0) {  // a home by panels has no memory that ranks share
+    if (ring.members != RingMembers::kRanks || job.panels > 0) {  // a home by panels has no memory that ranks share
       let_reach(all);
       require(cudaSetDevice(all[0]), "choosing a device");
       return complex ? by_members_in_process<Complex>(ring) : by_members_in_process<double>(ring);

@@ -8,7 +8,7 @@ namespace svdserve::cuda {
 
 int32_t reaches(int32_t from, int32_t to);
 LargeWorkspace ring_memory(const LargePlan* plan, uint64_t device_room);
-void decompose_ring(const int32_t* devices, int32_t count, int32_t ranks, const LargePlan* plan,
+void decompose_ring(const int32_t* devices, int32_t count, int32_t members, const LargePlan* plan,
                     const LargeOperands* operands, const SvdserveCudaLargeControl* control,
                     SvdserveCudaLargeOutcome* outcome);
 const char* rank_refusal(const int32_t* devices, int32_t count);

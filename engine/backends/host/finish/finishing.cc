@@ -7,10 +7,11 @@
 #include "engine/algorithms/mimo/gradients.h"
 
 // Instructions for fused multiply-adds are used where the processor has them; a call of std::fma gives the same bits.
-#if defined(__x86_64__) && !defined(__FMA__)
+// AddressSanitizer's builds have the calls alone, since flattened code takes it minutes to compile.
+#if defined(__x86_64__) && !defined(__FMA__) && !defined(__SANITIZE_ADDRESS__)
 #define SVD_ASKS_FOR_FMA 1
 #else
-#define SVD_ASKS_FOR_FMA 0  // the build knows
+#define SVD_ASKS_FOR_FMA 0
 #endif
 
 namespace svdserve::host {
