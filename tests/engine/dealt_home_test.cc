@@ -1,5 +1,5 @@
-// Products that are dealt over devices: the numbers of one device's, with the same bits on any number of devices, also
-// where a helper cannot be made or has too little memory.
+// Products that are dealt over devices: the numbers of one device's. They have the same bits on any number of devices,
+// also where a helper cannot be made or has too little memory.
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -94,7 +94,7 @@ Home<E> home_of(int devices, double least_work, const large::LargeWatch& watch, 
 }
 
 // The members of a ring are as many as the devices.
-class Engine final : public RingTestEngineBase<Engine> {
+class Engine final : public RingTestEngineBase<Engine, SvdDriver> {
  public:
   Engine(int devices, bool is_ring, Helping& helping)
       : RingTestEngineBase(devices, kWidth, std::chrono::minutes(5), true), is_ring_(is_ring), helping_(helping) {}
@@ -103,7 +103,7 @@ class Engine final : public RingTestEngineBase<Engine> {
   LargeOutcome outcome_of(const large::LargeWatch& watch, const LargePlan& plan, const LargeOperands& operands,
                           const LargeControl& control) const {
     Home<E> home = home_of<E>(members(), 1, watch, helping_);
-    if (!is_ring_) return large::decompose(home, plan, operands, control);
+    if (!is_ring_) return SvdDriver()(home, plan, operands, control);
     return run_on<PlainMember<E>>(home, new_members<PlainMember, E>, watch, plan, operands, control);
   }
 

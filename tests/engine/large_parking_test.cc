@@ -85,16 +85,17 @@ struct Usage {
 
 // members: of a ring that has the sweeps; 0: there is none.
 template <template <class> class Home>
-class Engine final : public RingTestEngineBase<Engine<Home>> {
+class Engine final : public RingTestEngineBase<Engine<Home>, SvdDriver> {
  public:
-  explicit Engine(int members = 0) : RingTestEngineBase<Engine>(members, kWidth, std::chrono::minutes(5), true) {}
+  explicit Engine(int members = 0)
+      : RingTestEngineBase<Engine, SvdDriver>(members, kWidth, std::chrono::minutes(5), true) {}
   const Usage& usage() const { return usage_; }
 
   template <class E>
   LargeOutcome outcome_of(const large::LargeWatch& watch, const LargePlan& plan, const LargeOperands& operands,
                           const LargeControl& control) const {
     Home<E> home(&watch);
-    LargeOutcome outcome = this->members() == 0 ? large::decompose(home, plan, operands, control)
+    LargeOutcome outcome = this->members() == 0 ? SvdDriver()(home, plan, operands, control)
                                                 : on_ring(home, watch, plan, operands, control);
     if constexpr (large::kParks<Home<E>>) {
       usage_ = {home.peak, home.times};

@@ -327,7 +327,7 @@ class TightEngine final : public BackEndEngine<TightEngine> {
     TightMemory memory;
     memory.limit = limit_;
     TightHome<E> home(&watch, &memory);
-    LargeOutcome outcome = large::decompose(home, plan, operands, control);
+    LargeOutcome outcome = SvdDriver()(home, plan, operands, control);
     peak_ = memory.peak;
     return outcome;
   }

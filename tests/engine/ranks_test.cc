@@ -173,7 +173,7 @@ int serve_faulty_rank(int device) {
 
 // --- their leader ---------------------------------------------------------------------------------------------------
 
-class RankEngine : public RingTestEngineBase<RankEngine> {
+class RankEngine : public RingTestEngineBase<RankEngine, SvdDriver> {
  public:
   RankEngine(int members, int64_t width, std::chrono::milliseconds deadline = std::chrono::minutes(5))
       : RingTestEngineBase(members, width, deadline, true) {}
@@ -259,7 +259,7 @@ TEST_F(RanksTest, SameBitsAsMembersInThisProcess) {
           LargeOptions options;
           options.vectors = vectors;
           const LargeResult result = run_large(ranks, plan_for(a, options), a);
-          expect_same_bits(run_large(RingTestEngine(1, kWidth), plan_for(a, options), a), result);
+          expect_same_bits(run_large(RingSvdEngine(1, kWidth), plan_for(a, options), a), result);
           EXPECT_EQ(result.outcome.members, n > kWidth ? members : 1);
           EXPECT_EQ(ranks.report().lost, 0);
         }
@@ -368,7 +368,7 @@ TEST_F(RanksTest, SameBitsOfHyperbolicFactors) {
   std::vector<int8_t> signature(40, 1);
   for (size_t j = 0; j < signature.size(); j += 3) signature[j] = -1;
   const LargePlan plan = large_plan_of({a.rows, a.cols, a.dtype, Order::kRowMajor}, options);
-  expect_same_bits(run_large(RingTestEngine(1, kWidth), plan, a, signature),
+  expect_same_bits(run_large(RingSvdEngine(1, kWidth), plan, a, signature),
                    run_large(RankEngine(4, kWidth), plan, a, signature));
 }
 
@@ -486,7 +486,7 @@ class RankFaultsTest : public RanksTest {
   }
 
   const Matrix a_ = generate(Kind::kNormal, DType::kC128, 37, 37, 5);
-  const LargeResult undisturbed_ = run_large(RingTestEngine(4, kWidth), plan_for(a_), a_);
+  const LargeResult undisturbed_ = run_large(RingSvdEngine(4, kWidth), plan_for(a_), a_);
 };
 
 TEST_F(RankFaultsTest, ARankIsKilledInEveryKindOfCall) {

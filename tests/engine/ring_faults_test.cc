@@ -138,7 +138,7 @@ class FaultyMember : host::HostMember<E> {
   std::atomic<bool> stopped_{false};
 };
 
-using Engine = RingTestEngineOf<FaultyMember>;
+using Engine = RingTestEngineOf<FaultyMember, SvdDriver>;
 
 constexpr int kMembers = 4;
 constexpr int64_t kOrder = 37, kWidth = 2;

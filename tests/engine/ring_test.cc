@@ -225,7 +225,7 @@ TEST(Ring, MembersMayExchangeMessages) {
       const LargePlan plan = large_plan_of(problem_of(a), jacobi());
       const LargeResult first = run_large(RingTestEngine(1, 2), plan, a);
       for (const int members : kRings) {
-        expect_same_bits(first, run_large(RingTestEngineOf<MessageMember>(members, 2), plan, a));
+        expect_same_bits(first, run_large(RingTestEngineOf<MessageMember, SvdDriver>(members, 2), plan, a));
       }
     }
   }

@@ -36,7 +36,7 @@ ring::Members<Member<E>> new_members(const std::vector<int>& devices) {
 
 // Own: derived from it, with
 //   outcome_of<E>(watch, plan, operands, control)    by run_on(), or without a ring
-template <class Own>
+template <class Own, class Driver = EveryDriver>
 class RingTestEngineBase : public BackEndEngine<Own> {
  public:
   RingTestEngineBase(int members, int64_t width, std::chrono::milliseconds deadline, bool checkpoints)
@@ -49,7 +49,7 @@ class RingTestEngineBase : public BackEndEngine<Own> {
   LargeOutcome run_on(Home& home, const Make& make, const large::LargeWatch& watch, const LargePlan& plan,
                       const LargeOperands& operands, const LargeControl& control) const {
     ring::RingBackend<Home, Member> backend(home, make, {members_, deadline_, checkpoints_}, watch);
-    LargeOutcome outcome = large::decompose(backend, plan, operands, control);
+    LargeOutcome outcome = Driver()(backend, plan, operands, control);
     report_ = backend.report();
     backend.tell(outcome);
     return outcome;
@@ -66,13 +66,13 @@ class RingTestEngineBase : public BackEndEngine<Own> {
 };
 
 // Member<E>: made of a device's number, and the tracking that members share.
-template <template <class> class Member>
-class RingTestEngineOf : public RingTestEngineBase<RingTestEngineOf<Member>> {
+template <template <class> class Member, class Driver = EveryDriver>
+class RingTestEngineOf : public RingTestEngineBase<RingTestEngineOf<Member, Driver>, Driver> {
  public:
   // members 0: one device without a ring.
   RingTestEngineOf(int members, int64_t width, std::chrono::milliseconds deadline = std::chrono::minutes(5),
                    bool checkpoints = true)
-      : RingTestEngineBase<RingTestEngineOf>(members, width, deadline, checkpoints) {}
+      : RingTestEngineBase<RingTestEngineOf, Driver>(members, width, deadline, checkpoints) {}
 
   // The most members that can be made after the first ones.
   void set_most_new_members(size_t most) { most_new_members_ = most; }
@@ -81,7 +81,7 @@ class RingTestEngineOf : public RingTestEngineBase<RingTestEngineOf<Member>> {
   LargeOutcome outcome_of(const large::LargeWatch& watch, const LargePlan& plan, const LargeOperands& operands,
                           const LargeControl& control) const {
     NarrowHome<E> home(&watch, this->width());
-    if (this->members() == 0) return large::decompose(home, plan, operands, control);
+    if (this->members() == 0) return Driver()(home, plan, operands, control);
     const auto make = [most = size_t{ring::kMostMembers}, this](const std::vector<int>& devices) mutable {
       if (devices.size() > std::exchange(most, most_new_members_))
         throw large::LargeStop{LargeStatus::kFault, "no room for a member"};
@@ -100,6 +100,7 @@ struct PlainMember : host::HostMember<E> {
       : host::HostMember<E>(nullptr, 1, tracking) {}
 };
 using RingTestEngine = RingTestEngineOf<PlainMember>;
+using RingSvdEngine = RingTestEngineOf<PlainMember, SvdDriver>;
 
 }  // namespace svdserve::numerics
 #endif  // SVDSERVE_TESTS_SUPPORT_NUMERICS_RING_ENGINE_H_
