@@ -12,6 +12,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/numerics/back_end_engine.h"
 #include "tests/support/numerics/contract.h"
+#include "tests/support/numerics/effort.h"
 #include "tests/support/numerics/large_run.h"
 #include "tests/support/numerics/matrix_generators.h"
 #include "tests/support/numerics/random.h"
@@ -134,7 +135,7 @@ TEST_P(CheckedSweepsTest, ACancelIsObeyedDuringACheck) {
   EXPECT_EQ(run(a, Method::kAuto, Vectors::kThin, control).outcome.status, LargeStatus::kCancelled);
 }
 
-INSTANTIATE_TEST_SUITE_P(, CheckedSweepsTest, ::testing::Values(DType::kF32, DType::kF64, DType::kC64, DType::kC128),
+INSTANTIATE_TEST_SUITE_P(, CheckedSweepsTest, ::testing::ValuesIn(dtypes_of_run()),
                          [](const auto& param) { return std::string(name(param.param)); });
 
 }  // namespace

@@ -12,6 +12,7 @@
 
 #include "engine/backends/ring/dealt_home.h"
 #include "gtest/gtest.h"
+#include "tests/support/numerics/effort.h"
 #include "tests/support/numerics/large_cases.h"
 #include "tests/support/numerics/random.h"
 #include "tests/support/numerics/ring_engine.h"
@@ -309,7 +310,7 @@ TEST_P(DealtHomeTest, FailsWithItsHelpers) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(DTypes, DealtHomeTest, ::testing::Values(DType::kF32, DType::kF64, DType::kC128),
+INSTANTIATE_TEST_SUITE_P(DTypes, DealtHomeTest, ::testing::ValuesIn(dtypes_of_run()),
                          [](const auto& info) { return std::string(name(info.param)); });
 
 TEST(DealtHome, KeepsSmallProducts) {

@@ -212,7 +212,7 @@ TEST_P(GeneralBatchTest, OneBadMatrixLeavesItsNeighbours) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, GeneralBatchTest,
-                         ::testing::Combine(::testing::Values(DType::kF32, DType::kF64, DType::kC64, DType::kC128),
+                         ::testing::Combine(::testing::ValuesIn(dtypes_of_run()),
                                             ::testing::Values(Method::kQr, Method::kJacobi)),
                          [](const auto& info) {
                            return std::string(name(std::get<0>(info.param))) + "_" + name(std::get<1>(info.param));

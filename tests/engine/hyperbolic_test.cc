@@ -214,7 +214,7 @@ TEST_P(HyperbolicTest, RankDeficientOnesAreRefused) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(, HyperbolicTest, ::testing::Values(DType::kF32, DType::kF64, DType::kC64, DType::kC128),
+INSTANTIATE_TEST_SUITE_P(, HyperbolicTest, ::testing::ValuesIn(dtypes_of_run()),
                          [](const auto& info) { return name(info.param); });
 
 }  // namespace

@@ -226,8 +226,7 @@ void expect_contract(const Matrix& a, const LargePlan& plan, const LargeResult& 
 }
 
 class LargeGeneralJacobiTest : public testing::TestWithParam<DType> {};
-INSTANTIATE_TEST_SUITE_P(Types, LargeGeneralJacobiTest,
-                         testing::Values(DType::kF32, DType::kF64, DType::kC64, DType::kC128),
+INSTANTIATE_TEST_SUITE_P(Types, LargeGeneralJacobiTest, testing::ValuesIn(dtypes_of_run()),
                          [](const auto& info) { return std::string(name(info.param)); });
 
 TEST_P(LargeGeneralJacobiTest, EveryFamilyKeepsTheContract) {

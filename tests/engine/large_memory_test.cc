@@ -10,6 +10,7 @@
 
 #include "engine/large_engine.h"
 #include "tests/support/counted_heap.h"
+#include "tests/support/numerics/effort.h"
 
 namespace svdserve {
 namespace {
@@ -47,11 +48,15 @@ struct Case {
   int64_t rows, cols;
 };
 
+// Sizes that instrumented code takes seconds for.
+bool takes_long(int64_t rows, int64_t cols) { return numerics::kSanitized && rows * cols > 40'000; }
+
 TEST(LargeMemoryTest, IsEnough) {
   for (const int threads : {1, 8}) {
     const auto engine = make_host_large_engine(threads);
     for (const Case& c :
          {Case{1, 1}, {5, 3}, {64, 64}, {130, 130}, {140, 600}, {300, 140}, {2000, 10}, {20000, 3}, {300, 300}}) {
+      if (takes_long(c.rows, c.cols)) continue;
       for (const DType dtype : {DType::kF64, DType::kC128}) {
         for (const Vectors vectors : {Vectors::kNone, Vectors::kThin, Vectors::kFull}) {
           for (const Method method : {Method::kAuto, Method::kJacobi}) {
@@ -76,6 +81,7 @@ TEST(LargeMemoryTest, IsEnoughForLeadingTriplets) {
   for (const int threads : {1, 8}) {
     const auto engine = make_host_large_engine(threads);
     for (const Case& c : {Case{130, 130}, {400, 400}, {300, 500}, {5000, 300}, {300, 5000}, {2000, 10}}) {
+      if (takes_long(c.rows, c.cols)) continue;
       for (const DType dtype : {DType::kF64, DType::kC128}) {
         for (const Vectors vectors : {Vectors::kNone, Vectors::kThin}) {
           for (const int64_t top_k : {int64_t{5}, std::min<int64_t>(c.cols, 100)}) {
@@ -131,6 +137,7 @@ TEST(LargeMemoryTest, IsEnoughForGeneralEigenproblems) {
   for (const int threads : {1, 8}) {
     const auto engine = make_host_large_engine(threads);
     for (const int64_t n : {1, 5, 33, 64, 130, 300}) {
+      if (takes_long(n, n)) continue;
       for (const DType dtype : {DType::kF64, DType::kC128}) {
         for (const Vectors vectors : {Vectors::kNone, Vectors::kThin, Vectors::kFull}) {
           for (const Method method : {Method::kQr, Method::kJacobi}) {
@@ -155,6 +162,7 @@ TEST(LargeMemoryTest, IsEnoughForEigenproblems) {
   for (const int threads : {1, 8}) {
     const auto engine = make_host_large_engine(threads);
     for (const int64_t n : {1, 5, 33, 64, 130, 400}) {
+      if (takes_long(n, n)) continue;
       for (const DType dtype : {DType::kF32, DType::kF64, DType::kC64, DType::kC128}) {
         for (const Method method : {Method::kTridiagonal, Method::kFactored}) {
           for (const Vectors vectors : {Vectors::kNone, Vectors::kThin}) {

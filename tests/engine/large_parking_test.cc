@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "tests/support/numerics/effort.h"
 #include "tests/support/numerics/large_cases.h"
 #include "tests/support/numerics/ring_engine.h"
 
@@ -207,8 +208,7 @@ TEST_P(LargeParkingTest, IsTheHomeOfARing) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(DTypes, LargeParkingTest,
-                         ::testing::Values(DType::kF32, DType::kF64, DType::kC64, DType::kC128),
+INSTANTIATE_TEST_SUITE_P(DTypes, LargeParkingTest, ::testing::ValuesIn(dtypes_of_run()),
                          [](const auto& info) { return std::string(name(info.param)); });
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "engine/backends/cuda_door/states_across.h"
 #include "engine/large_engine.h"
 #include "gtest/gtest.h"
+#include "tests/support/numerics/effort.h"
 #include "tests/support/numerics/large_cases.h"
 #include "tests/support/numerics/ring_engine.h"
 
@@ -184,7 +185,7 @@ TEST_P(LargeStatesTest, Rings) {
   EXPECT_EQ(got.outcome.resumed_sweeps, 2);
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, LargeStatesTest, ::testing::Values(DType::kF32, DType::kF64, DType::kC64, DType::kC128),
+INSTANTIATE_TEST_SUITE_P(Types, LargeStatesTest, ::testing::ValuesIn(dtypes_of_run()),
                          [](const auto& info) { return std::string(name(info.param)); });
 
 // --- states that are not used ---------------------------------------------------------------------------------------
@@ -360,7 +361,7 @@ TEST(LargeStates, ThatAreDamagedTakeNoMemory) {
     };
     for (const auto& [state, text] : whole.states) {
       SCOPED_TRACE(testing::Message() << c.title << ", " << name(state));
-      for (size_t place = 0; place < text.size(); ++place) {
+      for (size_t place = 0; place < text.size(); place += kSanitized ? 5 : 1) {
         SCOPED_TRACE(testing::Message() << "byte " << place);
         for (const int mask : {1, 0x80, 0xff}) {
           expect_from_operand(state, [&](MemoryStates& s) { s.flip(state, place, mask); });
@@ -370,7 +371,7 @@ TEST(LargeStates, ThatAreDamagedTakeNoMemory) {
         const std::string bytes(reinterpret_cast<const char*>(shape), sizeof shape);
         expect_from_operand(state, [&](MemoryStates& s) { s.overwrite(state, place, bytes); });
       }
-      for (size_t place = 0; place < text.size(); ++place) {
+      for (size_t place = 0; place < text.size(); place += kSanitized ? 5 : 1) {
         SCOPED_TRACE(testing::Message() << "ends at byte " << place);
         expect_from_operand(state, [&](MemoryStates& s) { s.states[state].resize(place); });
         expect_from_operand(state, [&](MemoryStates& s) { s.break_off(state, place); });

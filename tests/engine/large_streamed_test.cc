@@ -18,6 +18,7 @@
 #include "engine/large_engine.h"
 #include "gtest/gtest.h"
 #include "tests/support/numerics/back_end_engine.h"
+#include "tests/support/numerics/effort.h"
 #include "tests/support/numerics/large_cases.h"
 #include "tests/support/numerics/reference_svd.h"
 #include "tests/support/numerics/ring_engine.h"
@@ -279,8 +280,7 @@ TEST_P(LargeStreamedTest, StopsWhenItIsCancelled) {
   EXPECT_EQ(result.outcome.status, LargeStatus::kCancelled);
 }
 
-INSTANTIATE_TEST_SUITE_P(DTypes, LargeStreamedTest,
-                         ::testing::Values(DType::kF32, DType::kF64, DType::kC64, DType::kC128),
+INSTANTIATE_TEST_SUITE_P(DTypes, LargeStreamedTest, ::testing::ValuesIn(dtypes_of_run()),
                          [](const auto& info) { return std::string(name(info.param)); });
 INSTANTIATE_TEST_SUITE_P(DTypes, LargeStreamedBitsTest, ::testing::Values(DType::kF64, DType::kC128),
                          [](const auto& info) { return std::string(name(info.param)); });

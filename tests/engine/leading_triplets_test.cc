@@ -12,6 +12,7 @@
 #include "engine/large_engine.h"
 #include "gtest/gtest.h"
 #include "tests/support/numerics/contract.h"
+#include "tests/support/numerics/effort.h"
 #include "tests/support/numerics/large_run.h"
 #include "tests/support/numerics/matrix_generators.h"
 #include "tests/support/numerics/random.h"
@@ -246,8 +247,7 @@ TEST_P(LeadingTripletsTest, GradedColumns) {
                  [&](int64_t j) { return static_cast<double>(reference[static_cast<size_t>(j)]); });
 }
 
-INSTANTIATE_TEST_SUITE_P(DTypes, LeadingTripletsTest,
-                         ::testing::Values(DType::kF32, DType::kF64, DType::kC64, DType::kC128),
+INSTANTIATE_TEST_SUITE_P(DTypes, LeadingTripletsTest, ::testing::ValuesIn(dtypes_of_run()),
                          [](const auto& info) { return std::string(name(info.param)); });
 
 TEST(LeadingTriplets, OptionsOfSweepsCutOff) {

@@ -12,6 +12,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/numerics/back_end_engine.h"
 #include "tests/support/numerics/contract.h"
+#include "tests/support/numerics/effort.h"
 #include "tests/support/numerics/large_run.h"
 #include "tests/support/numerics/matrix_generators.h"
 #include "tests/support/numerics/random.h"
@@ -198,7 +199,7 @@ TEST_P(LevelTallTest, OthersKeepTheQr) {
   EXPECT_TRUE(had_qr(run(graded)));
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, LevelTallTest, ::testing::Values(DType::kF32, DType::kF64, DType::kC64, DType::kC128),
+INSTANTIATE_TEST_SUITE_P(Types, LevelTallTest, ::testing::ValuesIn(dtypes_of_run()),
                          [](const auto& info) { return std::string(name(info.param)); });
 
 }  // namespace

@@ -221,8 +221,7 @@ TEST_P(MimoGradientTest, AreRejectedWithoutANumberThatHasOne) {
   EXPECT_EQ(make_plan(problem, options).error.field, "mimo.gradient");
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, MimoGradientTest,
-                         ::testing::Values(DType::kF32, DType::kF64, DType::kC64, DType::kC128),
+INSTANTIATE_TEST_SUITE_P(Types, MimoGradientTest, ::testing::ValuesIn(dtypes_of_run()),
                          [](const auto& info) { return std::string(name(info.param)); });
 
 }  // namespace

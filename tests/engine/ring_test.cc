@@ -16,6 +16,7 @@
 #include "engine/large_engine.h"
 #include "gtest/gtest.h"
 #include "tests/support/numerics/contract.h"
+#include "tests/support/numerics/effort.h"
 #include "tests/support/numerics/large_cases.h"
 #include "tests/support/numerics/ring_engine.h"
 
@@ -205,7 +206,7 @@ TEST_P(RingTest, OtherStrategiesStayAtHome) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(, RingTest, ::testing::Values(DType::kF32, DType::kF64, DType::kC64, DType::kC128),
+INSTANTIATE_TEST_SUITE_P(, RingTest, ::testing::ValuesIn(dtypes_of_run()),
                          [](const auto& param) { return std::string(name(param.param)); });
 
 TEST(Ring, ANumberThatIsNotFiniteIsFound) {

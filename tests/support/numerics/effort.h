@@ -10,6 +10,9 @@
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>
+#include <vector>
+
+#include "engine/problem.h"
 
 namespace svdserve::numerics {
 
@@ -30,6 +33,12 @@ inline bool is_long_run() {
 // `count` in a long run, a tenth of it in an ordinary one, a hundredth in a sanitized one; at least `least` in any.
 inline int64_t scaled(int64_t count, int64_t least = 1) {
   return std::max(least, count / (is_long_run() ? 1 : kSanitized ? 100 : 10));
+}
+
+// The types of numbers that a test takes: in a sanitized run one real and one complex, of either size.
+inline std::vector<DType> dtypes_of_run() {
+  if (kSanitized) return {DType::kF64, DType::kC64};
+  return {DType::kF32, DType::kF64, DType::kC64, DType::kC128};
 }
 
 // Whether an ordinary or sanitized run leaves out this number of values, where a long one takes all from 1 to 32. The
