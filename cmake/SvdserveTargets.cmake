@@ -54,8 +54,8 @@ function(svdserve_program name)
 endfunction()
 
 # svdserve_test_program(name SOURCES ... LIBS lib ... [COMPUTES] [APART]): a GoogleTest program with main from GMock. Its own
-# sources take longer to compile than to run, so they are optimized little. Under a sanitizer they are not optimized at
-# all, but for those that compute much themselves: these say COMPUTES.
+# sources take longer to compile than to run, so they are not optimized, but for those that compute much themselves: these
+# say COMPUTES.
 function(svdserve_test_program name)
   cmake_parse_arguments(arg "COMPUTES;APART" "" "SOURCES;LIBS" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
@@ -63,11 +63,11 @@ function(svdserve_test_program name)
     svdserve_compile_together(${name} OF_TESTS)
   endif()
   target_link_libraries(${name} PRIVATE ${arg_LIBS} GTest::gmock GTest::gtest_main svdserve_build_flags)
-  if(SVDSERVE_SANITIZE AND NOT arg_COMPUTES)
-    target_compile_options(${name} PRIVATE -O0)
-  else()
+  if(arg_COMPUTES)
     # At -O1 GCC sees less of what is set before it is used.
     target_compile_options(${name} PRIVATE -O1 -Wno-maybe-uninitialized)
+  else()
+    target_compile_options(${name} PRIVATE -O0)
   endif()
 endfunction()
 
