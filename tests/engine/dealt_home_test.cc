@@ -2,11 +2,13 @@
 // also where a helper cannot be made or has too little memory.
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <complex>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -182,7 +184,7 @@ class DealtProducts {
       }
     }
   }
-  // The helpers' results.
+  // Of all operations but cosines.
   const std::vector<std::vector<E>>& results() const { return results_; }
   const Helping& helping() const { return helping_; }
 
@@ -268,12 +270,12 @@ TEST_P(DealtHomeTest, HasTheSameBitsOnAnyNumberOfDevices) {
         EXPECT_TRUE(helping.made == devices - 1 || c.options.vectors == Vectors::kNone);
       }
       if (c.options.vectors == Vectors::kNone) continue;
-      const double u = value_bytes(GetParam()) == 4 ? 0x1p-24 : 0x1p-53;
-      EXPECT_LE(residual_of(c.operand(GetParam()), want), 100 * static_cast<double>(std::max(c.rows, c.cols)) * u);
+      const double u = value_bytes(GetParam()) == 4 ? 0x1p-24 : 0x1p-53,
+                   times = has_signature(c.options.kind) ? 100 : 10;
+      EXPECT_LE(residual_of(c.operand(GetParam()), want), times * static_cast<double>(std::max(c.rows, c.cols)) * u);
     }
+    EXPECT_EQ(none.made, 0);
   }
-  Helping none;
-  EXPECT_EQ(none.made, 0);
 }
 
 TEST_P(DealtHomeTest, DoesTheWorkOfHelpersThatThereAreNot) {
