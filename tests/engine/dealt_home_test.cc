@@ -184,7 +184,7 @@ class DealtProducts {
       }
     }
   }
-  // Of all operations but cosines.
+  // Results of all operations but the cosines.
   const std::vector<std::vector<E>>& results() const { return results_; }
   const Helping& helping() const { return helping_; }
 
