@@ -3,8 +3,8 @@
     python3 tests/device/plugin.py pack BUILD FOLDER     here: BUILD was configured with SVDSERVE_CUDA=ON, and not compiled
     python3 tests/device/plugin.py make FOLDER           there, with the same sources: FOLDER/libsvdserve_cuda.so
 
-FOLDER has the units that CMake has generated, and the commands of the build with paths of its own. Two cores take half an
-hour for the plugin, and sixteen two minutes. `make --only members` compiles again what has that in its name.
+FOLDER has the units that CMake has generated, and the commands of the build with paths of its own. `make` tells the time
+of each unit. `make --only members` compiles again what has that in its name.
 """
 
 from __future__ import annotations
@@ -71,17 +71,17 @@ def make(folder: Path, only: str) -> int:
     def place(word: str) -> str:
         return word.replace("$ROOT", str(ROOT)).replace("$FOLDER", str(folder))
 
-    def compile_one(unit: dict) -> tuple[str, float, str]:
+    def compile_one(unit: dict) -> tuple[str, float, subprocess.CompletedProcess[str]]:
         start = time.monotonic()
         done = subprocess.run([place(word) for word in unit["words"]], capture_output=True, text=True)
-        return unit["name"], time.monotonic() - start, done.stderr if done.returncode else ""
+        return unit["name"], time.monotonic() - start, done
 
     units = [unit for unit in todo["units"] if only in unit["name"]]
     failed = 0
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        for name, seconds, error in pool.map(compile_one, units):
-            failed += bool(error)
-            print(f"{seconds:7.1f} s  {name}{' FAILED: ' + error if error else ''}", flush=True)
+        for name, seconds, done in pool.map(compile_one, units):
+            failed += done.returncode != 0
+            print(f"{seconds:7.1f} s  {name}{' FAILED: ' + done.stderr if done.returncode else ''}", flush=True)
     if failed:
         return 1
     return subprocess.run([place(word) for word in todo["link"]]).returncode

@@ -32,7 +32,8 @@ constexpr int kDevices[] = {1, 2, 4, 8};
 struct Helping {
   int64_t most_elements = INT64_MAX;  // of matrices of a helper at once
   int first_absent = 100;             // the first device that has no helper
-  int faults_after = INT32_MAX;       // calls of back ends
+  LargeStatus why_absent = LargeStatus::kOutOfMemory;
+  int faults_after = INT32_MAX;  // calls of back ends
   std::atomic<int> made = 0, calls = 0;
   std::atomic<int64_t> fetched = 0;  // elements
 };
@@ -90,7 +91,7 @@ using Home = ring::DealtHome<NarrowHome<E>, Helper<E>>;
 template <class E>
 Home<E> home_of(int devices, double least_work, const large::LargeWatch& watch, Helping& helping) {
   const auto make = [&](int device) {
-    if (device >= helping.first_absent) throw LargeStop{LargeStatus::kOutOfMemory, "no memory for a helper"};
+    if (device >= helping.first_absent) throw LargeStop{helping.why_absent, "no helper"};
     return std::make_unique<Helper<E>>(&watch, helping);
   };
   return Home<E>({devices, least_work}, make, &watch, kWidth);
@@ -117,18 +118,14 @@ class Engine final : public RingTestEngineBase<Engine, SvdDriver> {
 
 std::vector<LargeCase> cases() {
   std::vector<LargeCase> cases;
-  for (const Method method : {Method::kJacobi, Method::kAuto}) {
-    for (const Vectors vectors : {Vectors::kThin, Vectors::kNone, Vectors::kFull}) {
-      const LargeOptions options = certified(method, vectors);
-      const std::string title = std::string(name(method)) + ", vectors " + std::to_string(static_cast<int>(vectors));
-      cases.push_back({title + ", square", 70, 70, options});
-      cases.push_back({title + ", taller", 90, 63, options});
-      cases.push_back({title + ", wide", 60, 130, options, Kind::kNormal, Order::kColumnMajor});
-      cases.push_back({title + ", columns of all sizes", 70, 70, options, Kind::kSteepColumns});
-      cases.push_back({title + ", of low rank", 70, 70, options, Kind::kLowRank});
-      cases.push_back({title + ", narrow", 50, 3, options});
-    }
-  }
+  for_svds([&](const LargeOptions& options, const std::string& title) {
+    cases.push_back({title + ", square", 70, 70, options});
+    cases.push_back({title + ", taller", 90, 63, options});
+    cases.push_back({title + ", wide", 60, 130, options, Kind::kNormal, Order::kColumnMajor});
+    cases.push_back({title + ", columns of all sizes", 70, 70, options, Kind::kSteepColumns});
+    cases.push_back({title + ", of low rank", 70, 70, options, Kind::kLowRank});
+    cases.push_back({title + ", narrow", 50, 3, options});
+  });
   LargeOptions hyperbolic = certified(Method::kAuto);
   hyperbolic.kind = LargeKind::kHyperbolicSvd;
   cases.push_back({"hyperbolic", 90, 60, hyperbolic});
@@ -310,6 +307,15 @@ TEST_P(DealtHomeTest, FailsWithItsHelpers) {
     EXPECT_EQ(result.outcome.status, LargeStatus::kFault);
     EXPECT_EQ(result.outcome.detail, "a helper's fault");
   }
+}
+
+TEST_P(DealtHomeTest, FailsWhereAHelperCannotBeMadeForOtherReasonsThanMemory) {
+  Helping broken;
+  broken.first_absent = 2;
+  broken.why_absent = LargeStatus::kFault;
+  const LargeResult result = run(Engine(4, true, broken), GetParam(), {"", 60, 50, certified(Method::kJacobi)});
+  EXPECT_EQ(result.outcome.status, LargeStatus::kFault);
+  EXPECT_EQ(result.outcome.detail, "no helper");
 }
 
 INSTANTIATE_TEST_SUITE_P(DTypes, DealtHomeTest, ::testing::ValuesIn(dtypes_of_run()),

@@ -117,22 +117,18 @@ class Engine final : public RingTestEngineBase<Engine<Home>, SvdDriver> {
 
 std::vector<LargeCase> cases() {
   std::vector<LargeCase> cases;
-  for (const Method method : {Method::kJacobi, Method::kAuto}) {
-    for (const Vectors vectors : {Vectors::kThin, Vectors::kNone, Vectors::kFull}) {
-      const LargeOptions options = certified(method, vectors);
-      const std::string title = std::string(name(method)) + ", vectors " + std::to_string(static_cast<int>(vectors));
-      cases.push_back({title + ", square", 70, 70, options});
-      cases.push_back({title + ", taller", 90, 60, options});
-      cases.push_back({title + ", wider", 60, 90, options});
-      cases.push_back({title + ", tall", 180, 60, options});
-      cases.push_back({title + ", flat", 50, 100, options});
-      cases.push_back({title + ", rows of all sizes", 70, 70, options, Kind::kSteepRows});
-      cases.push_back({title + ", columns of all sizes", 70, 70, options, Kind::kSteepColumns});
-      cases.push_back({title + ", of low rank", 70, 70, options, Kind::kLowRank});
-      cases.push_back({title + ", zero lines", 90, 60, options, Kind::kZeroLines});
-      cases.push_back({title + ", Kahan's", 70, 70, options, Kind::kKahan});
-    }
-  }
+  for_svds([&](const LargeOptions& options, const std::string& title) {
+    cases.push_back({title + ", square", 70, 70, options});
+    cases.push_back({title + ", taller", 90, 60, options});
+    cases.push_back({title + ", wider", 60, 90, options});
+    cases.push_back({title + ", tall", 180, 60, options});
+    cases.push_back({title + ", flat", 50, 100, options});
+    cases.push_back({title + ", rows of all sizes", 70, 70, options, Kind::kSteepRows});
+    cases.push_back({title + ", columns of all sizes", 70, 70, options, Kind::kSteepColumns});
+    cases.push_back({title + ", of low rank", 70, 70, options, Kind::kLowRank});
+    cases.push_back({title + ", zero lines", 90, 60, options, Kind::kZeroLines});
+    cases.push_back({title + ", Kahan's", 70, 70, options, Kind::kKahan});
+  });
   LargeOptions hyperbolic = certified(Method::kAuto);
   hyperbolic.kind = LargeKind::kHyperbolicSvd;
   cases.push_back({"hyperbolic", 90, 60, hyperbolic});

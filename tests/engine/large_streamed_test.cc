@@ -131,20 +131,16 @@ std::vector<LargeCase> cases() {
                           Kind::kClusters, Kind::kKahan}) {
     cases.push_back({"kind " + std::to_string(static_cast<int>(kind)), 56, 51, jacobi, kind});
   }
-  for (const Method method : {Method::kJacobi, Method::kAuto}) {
-    for (const Vectors vectors : {Vectors::kThin, Vectors::kNone, Vectors::kFull}) {
-      const LargeOptions options = certified(method, vectors);
-      const std::string title = std::string(name(method)) + ", vectors " + std::to_string(static_cast<int>(vectors));
-      cases.push_back({title + ", square", 53, 53, options});
-      cases.push_back({title + ", wider", 50, 72, options, Kind::kNormal, Order::kColumnMajor});
-      cases.push_back({title + ", tall", 110, 48, options});
-      if (method == Method::kAuto) continue;
-      cases.push_back({title + ", square by columns", 48, 48, options, Kind::kNormal, Order::kColumnMajor});
-      cases.push_back({title + ", of low rank", 60, 52, options, Kind::kLowRank});
-      cases.push_back({title + ", narrow", 40, 5, options});
-      cases.push_back({title + ", one column", 7, 1, options});
-    }
-  }
+  for_svds([&](const LargeOptions& options, const std::string& title) {
+    cases.push_back({title + ", square", 53, 53, options});
+    cases.push_back({title + ", wider", 50, 72, options, Kind::kNormal, Order::kColumnMajor});
+    cases.push_back({title + ", tall", 110, 48, options});
+    if (options.method == Method::kAuto) return;
+    cases.push_back({title + ", square by columns", 48, 48, options, Kind::kNormal, Order::kColumnMajor});
+    cases.push_back({title + ", of low rank", 60, 52, options, Kind::kLowRank});
+    cases.push_back({title + ", narrow", 40, 5, options});
+    cases.push_back({title + ", one column", 7, 1, options});
+  });
   LargeOptions cut_otherwise = jacobi;
   cut_otherwise.strategy = PivotStrategy::kRowCyclic;
   cases.push_back({"row-cyclic", 50, 50, cut_otherwise});

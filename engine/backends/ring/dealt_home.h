@@ -44,7 +44,7 @@ class DealtHome : public Base {
  public:
   using E = typename Base::Element;
   using View = large::LargeView<E>;
-  // The helper on device 1, 2, ..; throws LargeStop where there can be none, as for want of memory.
+  // The helper on device 1, 2, ... Throws LargeStop: kOutOfMemory where home is to do without it.
   using Maker = std::function<std::unique_ptr<Helper>(int device)>;
   struct Settings {
     int devices = 1;
@@ -209,7 +209,7 @@ class DealtHome : public Base {
       try {
         helpers_.push_back(make_(device));
       } catch (const large::LargeStop& stop) {
-        if (stop.device_lost || stop.status == LargeStatus::kCancelled) throw;
+        if (stop.status != LargeStatus::kOutOfMemory) throw;
         helpers_.push_back(nullptr);
       }
     }

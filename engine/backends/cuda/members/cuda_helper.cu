@@ -62,7 +62,7 @@ void CudaHelper<E>::end() {
   require(cudaStreamWaitEvent(home_.stream, answered_, 0), "waiting for another GPU");
 }
 
-// Whole columns in one piece, else row by column.
+// Columns without gaps go in one piece.
 template <class E>
 void CudaHelper<E>::copy(View from, int from_device, View to, int to_device) {
   if (from.rows == 0 || from.cols == 0) return;
