@@ -16,9 +16,10 @@ namespace svdserve {
 std::unique_ptr<LargeEngine> open_cuda_large_engine(int ordinal, CudaStatus* status);
 
 // 1, 2, 4 or 8 different GPUs that compute the sweeps of one matrix together (backends/ring/ring_backend.h). The first one
-// has the matrices and computes all else, so memory() is that one's. Results have the same bits for every number of GPUs
-// of one kind, but other bits than those of open_cuda_large_engine(). Decision 0017 has figures.
-// kDealing: the first GPU shares its large products with the others, in decompositions that fit it at once.
+// has the matrices, so memory() is that one's. It shares its large products with the others, where they are in this
+// process and the matrices fit it at once (backends/ring/dealt_home.h). All else it computes alone. Results have the same
+// bits for every number of GPUs of one kind, but other bits than those of open_cuda_large_engine(). Decision 0017 has
+// figures.
 // kRanks: needs NCCL 2, GPUs that reach each other's memory, and a program with run_as_rank(). An error on a GPU is the
 // end of all contexts of its process. So with ranks it is survived. Those that are idle are kept for a minute.
 std::unique_ptr<LargeEngine> open_cuda_ring_engine(const std::vector<int>& ordinals, CudaStatus* status,

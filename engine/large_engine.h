@@ -279,9 +279,8 @@ class LargeEngine {
 // On the processor; threads 0: every core the process may use.
 std::unique_ptr<LargeEngine> make_host_large_engine(int threads = 0);
 
-// The members of a ring: in this process, or each a process of its own, called a rank, whose death is survived. kDealing:
-// in this process, and large products beside the sweeps are dealt over their devices, too (backends/ring/dealt_home.h).
-enum class RingMembers : uint8_t { kInProcess, kRanks, kDealing };
+// The members of a ring: in this process, or each a process of its own, called a rank, whose death is survived.
+enum class RingMembers : uint8_t { kInProcess, kRanks };
 
 // The first statement of main() in a program whose rings have ranks, since these are this program again. In a process that
 // is a rank it serves the leader until this one is gone, and returns the exit status. Else it returns nothing, and the
@@ -292,7 +291,6 @@ std::optional<int> run_as_rank(int argc, char** argv);
 // The same on a ring of `members` shares of the threads, each with memory of its own: 1, 2, 4 or 8; else null. A ring's
 // results have the same bits for every number of members and the same number of threads (backends/ring/ring_backend.h).
 // It takes more memory, and on most hosts somewhat more time. kRanks: null in a program that may start no ranks.
-// kDealing: null, since a host's products have all of its threads anyway.
 // Ranks that are idle are kept for a minute, and no longer than the engine.
 std::unique_ptr<LargeEngine> make_host_ring_engine(int threads, int members,
                                                    RingMembers kind = RingMembers::kInProcess);

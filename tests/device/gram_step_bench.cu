@@ -94,7 +94,7 @@ void time_p_step(int64_t n, int k) {
   const int blocks = static_cast<int>(2 * n / k), count = blocks / 2;
   Operands<E> operands(n);
   auto* const pairs = static_cast<GramStepPair*>(device_memory(static_cast<size_t>(count) * sizeof(GramStepPair)));
-  void* const workspace = device_memory(gram_step_workspace_bytes<E>(count, k));
+  void* const workspace = device_memory(gram_step_workspace_bytes<E>(count, k, GramStepParts().most));
   cudaEvent_t marks[4];
   for (cudaEvent_t& mark : marks) check(cudaEventCreate(&mark), "cudaEventCreate");
   std::vector<double> ms[3];

@@ -1,13 +1,12 @@
 // One large matrix on several GPUs together: are the bits the same, and how long do sweeps and whole factors take.
-//   device_ring_bench [turns=3] [by=peers,dealing,ranks] [members=1,2,4,8] [figures] [ORDER ...]
+//   device_ring_bench [turns=3] [by=peers,ranks] [members=1,2,4,8] [figures] [ORDER ...]
 // ORDER: 2048, 8192 and 16384 where none is named. figures: without the bits of small matrices and of other kinds.
 // f64, U and V, random normal, JACOBI; and bits of other kinds first. "members" 0 is one GPU without a ring; "peers" are
-// members in this process, which copy from GPU to GPU. Peers that are "dealing" share large products, too. "ranks" are
-// processes of their own. In turns, the median of three after one that does not count, unless there is one alone.
-// "sweeps" is the time from the first sweep's progress to the finish, so it has the ways to the members and back in it.
-// "compute" is the whole call without load and store. "faster" is over one GPU, of sweeps and of compute. "of peers" is the
-// speed of sweeps over that of as many peers. The exit status says whether all bits agree: of peers and ranks, and of those
-// that deal.
+// members in this process, which copy from GPU to GPU and share large products. "ranks" are processes of their own. In
+// turns, the median of three after one that does not count, unless there is one alone. "sweeps" is the time from the first
+// sweep's progress to the finish, so it has the ways to the members and back in it. "compute" is the whole call without
+// load and store. "faster" is over one GPU, of sweeps and of compute. "of peers" is the speed of sweeps over that of as
+// many peers. AUTO on one GPU comes in the same turns. The exit status says whether all bits of rings agree.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -31,7 +30,7 @@ using Clock = std::chrono::steady_clock;
 
 struct Wanted {
   int turns = 3;
-  std::string by = "peers,dealing,ranks", members = "1,2,4,8";
+  std::string by = "peers,ranks", members = "1,2,4,8";
   bool only_figures = false;
   std::vector<int64_t> orders;
 };
@@ -120,10 +119,9 @@ struct Ring {
   int members = 0;
   RingMembers kind = RingMembers::kInProcess;
   std::unique_ptr<LargeEngine> engine;
-  bool is_dealing() const { return kind == RingMembers::kDealing; }
   const char* name() const {
     if (members == 0) return "one";
-    return kind == RingMembers::kRanks ? "ranks" : is_dealing() ? "dealing" : "peers";
+    return kind == RingMembers::kRanks ? "ranks" : "peers";
   }
 };
 using Rings = std::vector<Ring>;
@@ -175,10 +173,9 @@ bool same_bits(const Rings& rings) {
   return good;
 }
 
-// Products that are dealt: the same bits for any number of GPUs, and within the bounds of large matrices.
+// Orders whose products are dealt: the same bits on every ring, and within the bounds of large matrices.
 bool dealt_products(const Rings& rings) {
   constexpr int64_t kOrder = 4200;
-  if (std::none_of(rings.begin(), rings.end(), [](const Ring& ring) { return ring.is_dealing(); })) return true;
   bool good = true;
   for (const DType dtype : {DType::kF32, DType::kF64, DType::kC64, DType::kC128}) {
     const Problem problem{kOrder + 30, kOrder, dtype, Order::kColumnMajor};
@@ -189,15 +186,15 @@ bool dealt_products(const Rings& rings) {
       Results results;
       uint64_t expected = 0;
       for (const Ring& ring : rings) {
-        if (!ring.is_dealing()) continue;
+        if (ring.members == 0) continue;
         const Run own = run(*ring.engine, *plan.plan, operand, {}, results);
         if (expected == 0) expected = own.checksum;
         const LargeOutcome& o = own.outcome;
         const bool sound = std::max({o.residual, o.left_orthogonality, o.right_orthogonality}) <= bound;
         if (sound && own.checksum == expected) continue;
-        std::printf("dealt over %d: %s %s, residual %.1e, off orthogonality %.1e and %.1e, bound %.1e, bits %s\n",
-                    ring.members, name(dtype), name(method), o.residual, o.left_orthogonality, o.right_orthogonality,
-                    bound, own.checksum == expected ? "the same" : "DIFFER");
+        std::printf("dealt over %d %s: %s %s, residual %.1e, off orthogonality %.1e and %.1e, bound %.1e, bits %s\n",
+                    ring.members, ring.name(), name(dtype), name(method), o.residual, o.left_orthogonality,
+                    o.right_orthogonality, bound, own.checksum == expected ? "the same" : "DIFFER");
         good = false;
       }
     }
@@ -212,20 +209,25 @@ double seconds_of(const Run& run, const std::string& phase) {
   return seconds;
 }
 
+double compute_seconds(const Run& run) { return run.seconds - seconds_of(run, "load") - seconds_of(run, "store"); }
+
 bool times(const Rings& rings, int64_t n, int turns) {
   const Problem problem{n, n, DType::kF64, Order::kColumnMajor};
-  const auto plan = plan_large(problem, {.method = Method::kJacobi});
+  const auto plan = plan_large(problem, {.method = Method::kJacobi}), by_default = plan_large(problem, {});
   const auto operand = normal(problem);
   Results results;
   std::vector<std::vector<double>> compute(rings.size()), sweeps(rings.size());
+  std::vector<double> automatic;
   std::vector<Run> last(rings.size());
   for (int turn = turns == 1 ? 1 : 0; turn <= turns; ++turn) {
     for (size_t i = 0; i < rings.size(); ++i) {
       last[i] = run(*rings[i].engine, *plan.plan, operand, {}, results);
       if (turn == 0) continue;
-      compute[i].push_back(last[i].seconds - seconds_of(last[i], "load") - seconds_of(last[i], "store"));
+      compute[i].push_back(compute_seconds(last[i]));
       sweeps[i].push_back(last[i].sweeps);
     }
+    const double own = compute_seconds(run(*rings[0].engine, *by_default.plan, operand, {}, results));
+    if (turn > 0) automatic.push_back(own);
   }
   bool good = true;
   for (size_t i = 0; i < rings.size(); ++i) {
@@ -242,10 +244,9 @@ bool times(const Rings& rings, int64_t n, int turns) {
     for (const LargePhaseTime& phase : last[i].outcome.phases) {
       std::printf("                        %-16s %9.1f ms\n", phase.name.c_str(), 1e3 * phase.seconds);
     }
-    const auto like = std::find_if(rings.begin() + 1, rings.end(),
-                                   [&](const Ring& ring) { return ring.is_dealing() == rings[i].is_dealing(); });
-    if (i > 0) good &= last[i].checksum == last[static_cast<size_t>(like - rings.begin())].checksum;
+    if (i > 0) good &= last[i].checksum == last[1].checksum;
   }
+  std::printf("%6lld %8d %8s %54.1f ms of AUTO\n", static_cast<long long>(n), 0, "one", 1e3 * median(automatic));
   std::fflush(stdout);
   return good;
 }
@@ -261,7 +262,7 @@ Rings open_rings(int gpus, const Wanted& wanted) {
     rings.pop_back();
   };
   add(0, RingMembers::kInProcess, open_cuda_large_engine(0, &status));
-  for (const RingMembers kind : {RingMembers::kInProcess, RingMembers::kDealing, RingMembers::kRanks}) {
+  for (const RingMembers kind : {RingMembers::kInProcess, RingMembers::kRanks}) {
     for (int members = 1; members <= gpus && members <= 8; members *= 2) {
       if (!has(wanted.by, Ring{members, kind, nullptr}.name()) || !has(wanted.members, std::to_string(members)))
         continue;

@@ -7,9 +7,7 @@
 
 #include "gmock/gmock.h"
 
-namespace svdserve {
-static bool operator==(const PivotPair& a, const PivotPair& b) { return a.p == b.p && a.q == b.q; }
-}  // namespace svdserve
+namespace svdserve {}  // namespace svdserve
 
 namespace svdserve::large {
 namespace {

@@ -104,7 +104,6 @@ int probe() {
   (void)run_as_rank(1, arguments);
   std::printf("ranks=%s\nother_ranks=%s\n", of_ring({0, 1}, RingMembers::kRanks).c_str(),
               of_ring({1, 0}, RingMembers::kRanks).c_str());
-  std::printf("dealing=%s\n", of_ring({0, 1}, RingMembers::kDealing).c_str());
   std::printf("ring=%s\nring_of_three=%s\nring_twice=%s\nring_beyond=%s\n", of_ring({0, 1}).c_str(),
               of_ring({0, 1, 2}).c_str(), of_ring({0, 0}).c_str(), of_ring({0, 7}).c_str());
   std::printf("reach=%d%d%d%d\n", gpus_reach_each_other(0, 1), gpus_reach_each_other(1, 2), gpus_reach_each_other(3, 2),
@@ -229,7 +228,6 @@ TEST(CudaMissing, Nothing) {
 TEST(CudaMissing, ARingHasDifferentDevices) {
   const Findings found = probe_with(with_driver() + "SVDSERVE_FAKE_CUDA_LARGE=1");
   EXPECT_EQ(found.at("ring"), "2 members, " + std::to_string(2 * std::stoull(found.at("svd"))) + " bytes");
-  EXPECT_EQ(found.at("dealing"), "2 dealing members, " + std::to_string(2 * std::stoull(found.at("svd"))) + " bytes");
   EXPECT_EQ(found.at("ring_of_three"), "a ring has 1, 2, 4 or 8 different GPUs");
   EXPECT_EQ(found.at("ring_twice"), found.at("ring_of_three"));
   EXPECT_EQ(found.at("ring_beyond"), "there is no GPU 7, only 2");

@@ -35,7 +35,7 @@ struct Helping {
   LargeStatus why_absent = LargeStatus::kOutOfMemory;
   int faults_after = INT32_MAX;  // calls of back ends
   std::atomic<int> made = 0, calls = 0;
-  std::atomic<int64_t> fetched = 0;  // elements
+  std::atomic<int64_t> fetched = 0, passed_on = 0;  // elements
 };
 
 template <class E>
@@ -70,6 +70,13 @@ class Helper {
   void fetch(View from, View to) {
     EXPECT_TRUE(begun_);
     helping_.fetched += from.rows * from.cols;
+    fetched_.push_back(to);
+    back_end_.copy(from, to);
+  }
+  void share() { shared_ = fetched_; }
+  void fetch_shared(const Helper& other, View from, View to) {
+    EXPECT_TRUE(other.is_shared(from));
+    helping_.passed_on += from.rows * from.cols;
     back_end_.copy(from, to);
   }
   void give(View from, View to) { back_end_.copy(from, to); }
@@ -80,8 +87,15 @@ class Helper {
   }
 
  private:
+  bool is_shared(View view) const {
+    return view.cols == 0 || std::any_of(shared_.begin(), shared_.end(), [&](const View& shared) {
+             return shared.data == view.data && shared.rows == view.rows && shared.cols == view.cols;
+           });
+  }
+
   Helping& helping_;
   TightBackEnd<E> back_end_;
+  std::vector<View> fetched_, shared_;
   bool begun_ = false;
 };
 

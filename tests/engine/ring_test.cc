@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "engine/algorithms/large/super_block_sweep.h"
+#include "engine/backends/cuda/p_steps/step_halves.h"
 #include "engine/large_engine.h"
 #include "gtest/gtest.h"
 #include "tests/support/numerics/contract.h"
@@ -93,6 +94,37 @@ class MessageMember : host::HostMember<E> {
   const void* const ring_;
   ring::RingShape shape_;
   std::shared_ptr<void> offered_;
+};
+
+// Computes one half of its p-steps before the other, for as long as halves last.
+template <class E>
+class HalvingMember : public PlainMember<E> {
+ public:
+  using PlainMember<E>::PlainMember;
+
+  void p_steps(const std::vector<large::PStep<E>>& steps) {
+    for (size_t at = 0; at < steps.size();) {
+      const large::PStep<E>* const first = steps.data() + at;
+      const auto blocks = static_cast<int>((first->x.cols + first->width - 1) / first->width);
+      const cuda::StepHalves halves = cuda::halves_of(first, steps.size() - at, blocks);
+      if (halves.steps == 0) this->p_step(*first);
+      for (const int half : {1, 0}) {
+        for (size_t t = 0; t < halves.steps; ++t) compute(first[t], halves, half);
+      }
+      at += std::max<size_t>(1, halves.steps);
+    }
+  }
+
+ private:
+  void compute(large::PStep<E> step, const cuda::StepHalves& halves, int half) {
+    std::vector<large::BlockPair> pairs;
+    for (int i = 0; i < step.count; ++i) {
+      if (halves.half[static_cast<size_t>(step.pairs[i].p)] == half) pairs.push_back(step.pairs[i]);
+    }
+    step.pairs = pairs.data();
+    step.count = static_cast<int>(pairs.size());
+    this->p_step(step);
+  }
 };
 
 // Runs it on every ring. Returns the result.
@@ -227,6 +259,19 @@ TEST(Ring, MembersMayExchangeMessages) {
       const LargeResult first = run_large(RingTestEngine(1, 2), plan, a);
       for (const int members : kRings) {
         expect_same_bits(first, run_large(RingTestEngineOf<MessageMember, SvdDriver>(members, 2), plan, a));
+      }
+    }
+  }
+}
+
+TEST(Ring, MembersMayComputeHalvesOfPSteps) {
+  for (const DType dtype : {DType::kF64, DType::kC128}) {
+    for (const int64_t n : {3, 33, 50, 96}) {
+      const Matrix a = generate(Kind::kNormal, dtype, n, n, 4);
+      const LargePlan plan = large_plan_of(problem_of(a), jacobi());
+      const LargeResult first = run_large(RingTestEngine(1, 2), plan, a);
+      for (const int members : kRings) {
+        expect_same_bits(first, run_large(RingTestEngineOf<HalvingMember, SvdDriver>(members, 2), plan, a));
       }
     }
   }

@@ -8,6 +8,8 @@
 #ifndef SVDSERVE_ENGINE_ALGORITHMS_JACOBI_PIVOT_STRATEGY_H_
 #define SVDSERVE_ENGINE_ALGORITHMS_JACOBI_PIVOT_STRATEGY_H_
 
+#include <compare>
+
 #if defined(__CUDACC__)
 #define SVD_PIVOT_HD __host__ __device__ __forceinline__
 #else
@@ -18,6 +20,7 @@ namespace svdserve {
 
 struct PivotPair {
   int p, q;
+  friend auto operator<=>(const PivotPair&, const PivotPair&) = default;
 };
 
 SVD_PIVOT_HD constexpr int round_robin_pairs(int n) { return (n + 1) / 2; }

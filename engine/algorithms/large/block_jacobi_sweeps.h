@@ -219,7 +219,9 @@ class BlockJacobiSweeps {
     for (size_t step = 0; step < sweep.size();) {
       const auto start = Clock::now();
       const size_t end = std::min(step + group, sweep.size());
-      for (; step < end; ++step) backend_.p_step(p_step(operands, sweep[step]));
+      std::vector<PStep<E>> steps;
+      for (; step < end; ++step) steps.push_back(p_step(operands, sweep[step]));
+      p_steps(backend_, steps, [] {});
       counters = backend_.read_counters();
       group = next_group(group, start, sweep_.size());
       progress_.state.rotations = before.rotations + counters.rotations;

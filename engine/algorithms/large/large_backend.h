@@ -266,6 +266,7 @@ class TallOperand {
 //                                            to park(), unpark(), release(), write_out() and for_column_groups()
 //   View unpark(a)                           the same matrix in the back end's memory, perhaps at another address
 //   bool is_parked(a)                        whether these columns have moved; copy() takes them as its first argument
+//   void p_steps(steps)                      p_step() of each, a std::vector, in their order, with the same bits
 //   std::vector<PivotSweep> pivot_sweep_in_parts(strategy, blocks)  a sweep of its own: each pair of blocks once. A packed
 //                                            sweep goes through the parts in their order, too
 //
@@ -338,6 +339,20 @@ concept HermitianBackend = LargeBackend<B> && requires(B& b, LargeView<typename 
   { b.square_bound(a) } -> std::same_as<double>;
   { b.indefinite_factor(a, a, done) } -> std::same_as<std::vector<int8_t>>;
 };
+
+// p_step() of each, in their order, by a back end or a member of a ring. between(): called between two of them, where they
+// are computed one by one.
+template <class Backend, class Between>
+void p_steps(Backend& backend, const std::vector<PStep<typename Backend::Element>>& steps, const Between& between) {
+  if constexpr (requires { backend.p_steps(steps); }) {
+    backend.p_steps(steps);
+  } else {
+    for (const auto& step : steps) {
+      backend.p_step(step);
+      between();
+    }
+  }
+}
 
 // --- matrices that are not used for a while ---------------------------------------------------------------------------
 

@@ -7,9 +7,10 @@
 //   block_cosines  of some rows of blocks
 // J: parts of the columns, cut by their number alone. So the bits do not depend on the number of devices, and home
 // computes the parts of a helper that there is not. The parts of herk grow shorter, so a device has early and late ones.
-// A helper gets A, L or Q whole, and its parts of the rest, and gives results back: each moves between devices once a
-// product. It has memory of its own, and touches home's by copies alone. Memory of a helper: of A, and of half of B and C
-// where there is one helper, a quarter where there are three.
+// A helper gets A, L or Q whole, and its parts of the rest, and gives results back. Home sends the whole once: each helper
+// gets a share of its columns, and the other shares from other helpers. A helper has memory of its own, and touches that
+// of others by copies alone. Memory of a helper: of A, and of half of B and C where there is one helper, a quarter where
+// there are three. Each device has a thread of its own, because products of many kernels take long to enqueue.
 #ifndef SVDSERVE_ENGINE_BACKENDS_RING_DEALT_HOME_H_
 #define SVDSERVE_ENGINE_BACKENDS_RING_DEALT_HOME_H_
 
@@ -36,9 +37,11 @@ inline constexpr double kLeastDealtWork = 0x1p36;
 //   void begin()            what follows sees the results of all of home's calls so far
 //   void end()              home's calls that follow wait for all that was asked of the helper so far
 //   void fetch(from, to)    the helper's view `to` := home's view
+//   void share()            what it has fetched so far is there for others
+//   void fetch_shared(other, from, to)    the helper's view `to` := a view of the other's, of what that one has shared
 //   void give(from, to)     home's view `to` := the helper's
 //   void run(f)             f(backend), another LargeBackend of the same elements, whose views are the helper's
-// Calls may return before they are done. The destructor waits.
+// Calls may return before they are done. The destructor waits. Calls of one helper come from one thread at a time.
 template <class Base, class Helper>
 class DealtHome : public Base {
  public:
@@ -54,6 +57,16 @@ class DealtHome : public Base {
   template <class... OfBase>
   DealtHome(const Settings& settings, Maker make, OfBase&&... of_base)
       : Base(std::forward<OfBase>(of_base)...), settings_(settings), make_(std::move(make)) {}
+
+  ~DealtHome() {
+    try {
+      wait_for_helpers();
+    } catch (const large::LargeStop&) {
+      // Those of a lost device are not waited for.
+    }
+  }
+  DealtHome(const DealtHome&) = delete;
+  DealtHome& operator=(const DealtHome&) = delete;
 
   void gemm(large::Op op_a, large::Op op_b, double alpha, View a, View b, double beta, View c) {
     if (!is_dealt(c.rows, c.cols, op_a == large::Op::kAdjoint ? a.rows : a.cols)) {
@@ -130,12 +143,16 @@ class DealtHome : public Base {
     }
   };
 
+  struct Copied {
+    View of_home, own;
+  };
+  using Copies = std::vector<Copied>;
+
   // Where a helper computes: views are fetched to memory of its own, and what has changed is given back.
   class HelperDesk {
    public:
-    explicit HelperDesk(Helper& helper) : helper_(helper) {}
-    // Kept until the end of the product.
-    void fetch_whole(View a) { whole_.push_back({a, fetched(a, true)}); }
+    // whole: what it has of home's for the life of the desk.
+    HelperDesk(Helper& helper, const Copies& whole) : helper_(helper), whole_(whole) {}
     View read(View a) {
       for (const auto& [of_home, own] : whole_) {
         if (of_home.data == a.data && of_home.rows == a.rows && of_home.cols == a.cols) return own;
@@ -155,31 +172,30 @@ class DealtHome : public Base {
     // After each part.
     void give() {
       helper_.give(changed_.own, changed_.of_home);
-      for (const View& own : std::exchange(parts_, {})) release(own);
-    }
-    void leave() {
-      for (const auto& [of_home, own] : std::exchange(whole_, {})) release(own);
+      for (const View& own : std::exchange(parts_, {})) free_room(helper_, own);
     }
 
    private:
-    struct Pair {
-      View of_home, own;
-    };
     View fetched(View a, bool is_read) {
-      View own;
-      helper_.run([&](auto& backend) { own = backend.matrix(a.rows, a.cols); });
+      const View own = room(helper_, a);
       if (is_read) helper_.fetch(a, own);
       return own;
     }
-    void release(View own) {
-      helper_.run([&](auto& backend) { backend.release(own); });
-    }
 
     Helper& helper_;
-    std::vector<Pair> whole_;
+    const Copies& whole_;
     std::vector<View> parts_;
-    Pair changed_;
+    Copied changed_;
   };
+
+  static View room(Helper& helper, View a) {
+    View own;
+    helper.run([&](auto& backend) { own = backend.matrix(a.rows, a.cols); });
+    return own;
+  }
+  static void free_room(Helper& helper, View own) {
+    helper.run([&](auto& backend) { backend.release(own); });
+  }
 
   bool is_dealt(int64_t rows, int64_t cols, int64_t inner) const {
     return static_cast<double>(rows) * static_cast<double>(cols) * static_cast<double>(inner) >= settings_.least_work;
@@ -215,7 +231,7 @@ class DealtHome : public Base {
     }
   }
 
-  // f(device, helper) for all helpers. One that has too little memory is a helper no more.
+  // f(device, helper) for all helpers. One that has too little memory is a helper no more, once others read nothing of it.
   template <class F>
   void for_helpers(const F& f) {
     for (int device = 1; device < settings_.devices; ++device) {
@@ -225,39 +241,131 @@ class DealtHome : public Base {
         f(device, *helper);
       } catch (const large::LargeStop& stop) {
         if (stop.status != LargeStatus::kOutOfMemory) throw;
+        wait_for_helpers();
         helper.reset();
       }
     }
   }
 
+  // None of them reads another's memory any more.
+  void wait_for_helpers() {
+    for (const std::unique_ptr<Helper>& helper : helpers_) {
+      if (helper != nullptr) helper->run([](auto& backend) { backend.sync(); });
+    }
+  }
+
+  // For each device its copies of home's views; none: home, or there is no helper. is_changed: home's calls that follow
+  // change the views.
+  std::vector<Copies> broadcast(std::initializer_list<View> views, bool is_changed) {
+    make_helpers();
+    std::vector<Copies> copies(static_cast<size_t>(settings_.devices));
+    for_helpers([&](int device, Helper& helper) {
+      Copies own;
+      for (const View& a : views) own.push_back({a, room(helper, a)});
+      copies[static_cast<size_t>(device)] = std::move(own);
+      helper.begin();
+    });
+    const int64_t sharers = std::count_if(helpers_.begin(), helpers_.end(), [](const auto& h) { return h != nullptr; });
+    std::vector<int> number(copies.size());  // of a sharer
+    int next = 0;
+    for_helpers([&](int device, Helper& helper) {
+      const int64_t own = number[static_cast<size_t>(device)] = next++;
+      for (const auto& [of_home, here] : copies[static_cast<size_t>(device)]) {
+        const Part share = share_of(of_home.cols, own, sharers);
+        helper.fetch(of_home.columns(share.first, share.count), here.columns(share.first, share.count));
+      }
+      helper.share();
+      if (is_changed) helper.end();
+    });
+    for_helpers([&](int device, Helper& helper) {
+      const auto own = static_cast<size_t>(device);
+      for (int64_t i = 1; i < sharers; ++i) {  // not all from the same one at once
+        for_helpers([&](int other, Helper& sharer) {
+          const auto theirs = static_cast<size_t>(other);
+          if ((number[own] + i) % sharers != number[theirs]) return;
+          for (size_t v = 0; v < copies[own].size(); ++v) {
+            const Part share = share_of(copies[own][v].of_home.cols, number[theirs], sharers);
+            helper.fetch_shared(sharer, copies[theirs][v].own.columns(share.first, share.count),
+                                copies[own][v].own.columns(share.first, share.count));
+          }
+        });
+      }
+    });
+    return copies;
+  }
+  static Part share_of(int64_t columns, int64_t sharer, int64_t sharers) {
+    const int64_t first = columns * sharer / sharers;
+    return {first, columns * (sharer + 1) / sharers - first};
+  }
+
+  // f(device, helper) on a thread for each helper, and of_home() on this one. Throws LargeStop of any of them.
+  template <class F, class OfHome>
+  void side_by_side(const F& f, const OfHome& of_home) {
+    std::vector<std::exception_ptr> failures(static_cast<size_t>(settings_.devices));
+    const auto guarded = [&](size_t device, const auto& work) {
+      try {
+        work();
+      } catch (...) {
+        failures[device] = std::current_exception();
+      }
+    };
+    {
+      std::vector<std::jthread> threads;
+      for_helpers([&](int device, Helper& helper) {
+        const auto work = [&, device] { guarded(static_cast<size_t>(device), [&] { f(device, helper); }); };
+        try {
+          threads.emplace_back(work);
+        } catch (const std::system_error&) {
+          work();  // the system has no thread left
+        }
+      });
+      guarded(0, of_home);
+    }
+    if (failures[0] != nullptr) std::rethrow_exception(failures[0]);
+    for_helpers([&](int device, Helper& /*helper*/) {
+      const std::exception_ptr& failure = failures[static_cast<size_t>(device)];
+      if (failure != nullptr) std::rethrow_exception(failure);
+    });
+  }
+
   // f(desk, part) for the parts of so many columns. whole: what all parts read, and is_changed says whether home changes.
   template <class F>
   void deal(int64_t columns, std::initializer_list<View> whole, bool is_changed, const F& f) {
-    make_helpers();
+    const std::vector<Copies> copies = broadcast(whole, is_changed);
     const std::vector<Part> parts = parts_of(columns);
-    std::vector<bool> done(parts.size(), false);
-    std::vector<std::unique_ptr<HelperDesk>> desks(static_cast<size_t>(settings_.devices));
-    for_helpers([&](int device, Helper& helper) {
-      auto& desk = desks[static_cast<size_t>(device)] = std::make_unique<HelperDesk>(helper);
-      helper.begin();
-      for (const View& a : whole) desk->fetch_whole(a);
-      if (is_changed) helper.end();
-    });
-    for_helpers([&](int device, Helper& /*helper*/) {
-      HelperDesk& desk = *desks[static_cast<size_t>(device)];
-      for (size_t i = 0; i < parts.size(); ++i) {
-        if (device_of(static_cast<int64_t>(i), static_cast<int64_t>(parts.size())) != device) continue;
-        f(desk, parts[i]);
-        desk.give();
-        done[i] = true;
-      }
-    });
+    std::vector<char> done(parts.size(), 0);
+    const auto owner = [&](size_t i) {
+      const int device = device_of(static_cast<int64_t>(i), static_cast<int64_t>(parts.size()));
+      return copies[static_cast<size_t>(device)].empty() ? 0 : device;
+    };
     HomeDesk own{*this};
+    side_by_side(
+        [&](int device, Helper& helper) {
+          HelperDesk desk(helper, copies[static_cast<size_t>(device)]);
+          for (size_t i = 0; i < parts.size(); ++i) {
+            if (owner(i) != device) continue;
+            f(desk, parts[i]);
+            desk.give();
+            done[i] = 1;
+          }
+        },
+        [&] {
+          for (size_t i = 0; i < parts.size(); ++i) {
+            if (owner(i) != 0) continue;
+            f(own, parts[i]);
+            done[i] = 1;
+          }
+        });
     for (size_t i = 0; i < parts.size(); ++i) {
-      if (!done[i]) f(own, parts[i]);
+      if (!done[i]) f(own, parts[i]);  // of a helper that was lost
     }
+    leave(copies);
+  }
+
+  // The helpers' copies are theirs no more, and home sees what they have done.
+  void leave(const std::vector<Copies>& copies) {
     for_helpers([&](int device, Helper& helper) {
-      desks[static_cast<size_t>(device)]->leave();
+      for (const auto& [of_home, own] : copies[static_cast<size_t>(device)]) free_room(helper, own);
       helper.end();
     });
   }
@@ -275,58 +383,28 @@ class DealtHome : public Base {
     }
   }
 
-  // A device waits for its cosines, so each has a thread.
   void find_cosines(View x, int64_t width, large::BlockCosines& cosines) {
-    const std::vector<View> theirs = fetch_by_helpers(x);
-    std::vector<std::exception_ptr> failures(theirs.size());
+    const std::vector<Copies> copies = broadcast({x}, false);
     const int groups = std::max(1, cosines.blocks() / kRowsAtOnce);
-    const auto compute = [&](size_t device, auto& backend, View own) {
-      try {
-        for (int g = 0; g < groups; ++g) {
-          const auto owner = static_cast<size_t>(device_of(g, groups));
-          if ((theirs[owner] ? owner : 0) == device) cosines_of_group(backend, own, width, g, cosines);
-        }
-      } catch (...) {
-        failures[device] = std::current_exception();
-      }
+    const auto owner = [&](int g) {
+      const int device = device_of(g, groups);
+      return copies[static_cast<size_t>(device)].empty() ? 0 : device;
     };
-    {
-      std::vector<std::jthread> threads;
-      for (size_t device = 1; device < theirs.size(); ++device) {
-        if (!theirs[device]) continue;
-        const auto work = [&, device] {
-          helpers_[device - 1]->run([&](auto& backend) { compute(device, backend, theirs[device]); });
-        };
-        try {
-          threads.emplace_back(work);
-        } catch (const std::system_error&) {
-          work();  // the system has no thread left
-        }
-      }
-      compute(0, static_cast<Base&>(*this), x);
-    }
-    for (const std::exception_ptr& failure : failures) {
-      if (failure != nullptr) std::rethrow_exception(failure);
-    }
-    for_helpers([&](int device, Helper& helper) {
-      const View own = theirs[static_cast<size_t>(device)];
-      if (own) helper.run([&](auto& backend) { backend.release(own); });
-      helper.end();
-    });
-  }
-
-  // For each device its own a; without data: home's, or there is no helper.
-  std::vector<View> fetch_by_helpers(View a) {
-    make_helpers();
-    std::vector<View> own(static_cast<size_t>(settings_.devices));
-    for_helpers([&](int device, Helper& helper) {
-      helper.begin();
-      View here;
-      helper.run([&](auto& backend) { here = backend.matrix(a.rows, a.cols); });
-      helper.fetch(a, here);
-      own[static_cast<size_t>(device)] = here;
-    });
-    return own;
+    side_by_side(
+        [&](int device, Helper& helper) {
+          helper.run([&](auto& backend) {
+            const View own = copies[static_cast<size_t>(device)].front().own;
+            for (int g = 0; g < groups; ++g) {
+              if (owner(g) == device) cosines_of_group(backend, own, width, g, cosines);
+            }
+          });
+        },
+        [&] {
+          for (int g = 0; g < groups; ++g) {
+            if (owner(g) == 0) cosines_of_group(static_cast<Base&>(*this), x, width, g, cosines);
+          }
+        });
+    leave(copies);
   }
 
   const Settings settings_;

@@ -32,19 +32,27 @@ struct RingRun {
     Member& own = *members[static_cast<size_t>(m)];
     std::vector<int64_t> places(static_cast<size_t>(unions.blocks()));
     if (counts_anew) own.reset_counters();
-    for (const RingAction& action : programs[static_cast<size_t>(m)]) {
+    std::vector<large::PStep<E>> between_swaps;
+    const auto compute_them = [&] {
       place.alive(m);
+      large::p_steps(own, between_swaps, [&] { place.alive(m); });
+      between_swaps.clear();
+    };
+    for (const RingAction& action : programs[static_cast<size_t>(m)]) {
       if (action.kind == RingAction::Kind::kSwap) {
+        compute_them();
         swap(m, action, place);
         continue;
       }
-      find_places(action.unions, places);
+      // All pairs between two swaps are of the same unions, so that the places are, too.
+      if (between_swaps.empty()) find_places(action.unions, places);
       large::PStep<E> step = steps[action.step];
       step.pairs = action.pairs.data();
       step.count = static_cast<int>(action.pairs.size());
       step.places = places.data();
-      own.p_step(step);
+      between_swaps.push_back(step);
     }
+    compute_them();
     place.alive(m);
     counters[static_cast<size_t>(m)] = own.read_counters();
   }

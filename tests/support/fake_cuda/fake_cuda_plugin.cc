@@ -384,9 +384,7 @@ void copy_state(const SvdserveCudaStates& s) {
   s.end(s.store);
 }
 
-const char* of_members(RingMembers members) {
-  return members == RingMembers::kRanks ? "ranks" : members == RingMembers::kDealing ? "dealing members" : "members";
-}
+const char* of_members(RingMembers members) { return members == RingMembers::kRanks ? "ranks" : "members"; }
 
 constexpr SvdserveCudaApi kApi = {
     cuda::kBuild,

@@ -4,6 +4,7 @@
 #include <cassert>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "engine/algorithms/states/build_id.h"
 #include "engine/backends/cuda/device/blas.h"
@@ -24,6 +25,14 @@ using large::LargeStop;
 // Blocks whose rows of X^H X are computed at once. A p-step of n columns in pairs of K has a workspace of more than
 // 8 n (K - 1) elements, and these rows take 4 K n of them.
 constexpr int kCosineBlocks = 8;
+
+// Members compute p-steps by halves up to so many pairs of a member of four. With more, the rotations are too small a part
+// of a p-step. The halves of one GPU alone take longer than the whole.
+constexpr int kMostPairsByHalves = 24;
+// Parts of a Gram matrix, GramStepParts::most, in p-steps by halves.
+constexpr int kMostPartsByHalves = 16;
+// Fewer p-steps are not worth a start without rotations and an end with nothing beside them.
+constexpr size_t kLeastStepsByHalves = 3;
 
 size_t size(int64_t n) { return static_cast<size_t>(n); }
 int narrow_size(int64_t n) { return static_cast<int>(n); }  // at most kMaxLargeDimension
@@ -739,7 +748,7 @@ double CudaLargeBackend<E>::distance_from_signature(View a, int64_t positive) {
 template <class E>
 GramStepVersions CudaLargeBackend<E>::versions_of(const large::PStep<E>& step) {
   if (!kSkipUnchangedPairs) return {};
-  const int64_t blocks = std::max<int64_t>(2, (step.x.cols + step.width - 1) / step.width);
+  const int64_t blocks = blocks_of(step);
   const bool known = tracked_.x == step.x.data && tracked_.width == step.width && tracked_.tolerance == step.tolerance;
   if (!known || blocks != tracked_.blocks) {
     if (blocks > tracked_.room) {
@@ -757,36 +766,69 @@ GramStepVersions CudaLargeBackend<E>::versions_of(const large::PStep<E>& step) {
 }
 
 template <class E>
-const GramStepPair* CudaLargeBackend<E>::pairs_on_device(const large::BlockPair* pairs, int count) {
-  static_assert(sizeof(large::BlockPair) == sizeof(GramStepPair));
-  PairList& list = pair_lists_[pairs];
-  const auto n = size(count);
-  if (list.host.size() != n || std::memcmp(list.host.data(), pairs, n * sizeof(GramStepPair)) != 0) {
-    if (list.device != nullptr) arena_.give_back(list.device);
-    list.host.resize(n);
-    std::memcpy(list.host.data(), pairs, n * sizeof(GramStepPair));
-    list.device = upload(list.host);
+const GramStepPair* CudaLargeBackend<E>::pairs_on_device(std::vector<large::BlockPair> pairs) {
+  const auto [at, is_new] = pair_lists_.try_emplace(std::move(pairs), nullptr);
+  if (is_new) {
+    std::vector<GramStepPair> list;
+    for (const large::BlockPair pair : at->first) list.push_back({pair.p, pair.q});
+    at->second = upload(list);
   }
-  return list.device;
+  return at->second;
 }
 
 template <class E>
-int CudaLargeBackend<E>::reserve_p_step(int64_t width, int64_t pairs) {
-  const int columns = width <= 32 ? 64 : 128;
-  const uint64_t bytes = gram_step_workspace_bytes<E>(static_cast<int>(pairs), columns);
+uint64_t CudaLargeBackend<E>::p_step_bytes(int64_t n) {
+  const auto bytes = [n](int columns) {
+    return gram_step_workspace_bytes<E>(static_cast<int>(n / columns + 2), columns, kMostPartsByHalves);
+  };
+  if constexpr (kIsComplex<E>) return bytes(64);
+  return std::max(bytes(64), bytes(128));
+}
+
+template <class E>
+void CudaLargeBackend<E>::compute_as_member(int64_t blocks) {
+  constexpr int64_t kMembers = 4;
+  pairs_of_member_ = static_cast<int>(std::max<int64_t>(1, blocks / 2 / kMembers));
+}
+
+template <class E>
+bool CudaLargeBackend<E>::has_halves() const {
+  return pairs_of_member_ > 0 && pairs_of_member_ <= kMostPairsByHalves;
+}
+
+// Those that suit half of the pairs leave a multiprocessor for each pair of the others, for its rotations. A member of two
+// has twice the pairs.
+template <class E>
+GramStepParts CudaLargeBackend<E>::parts_of(const large::PStep<E>& step) const {
+  GramStepParts parts;
+  parts.pairs = pairs_of_member_ > 0 ? pairs_of_member_ : step.count;
+  if (!has_halves()) return parts;
+  parts.most = kMostPartsByHalves;
+  parts.pairs = std::max(1, pairs_of_member_ / 2);
+  parts.multiprocessors = std::max(1, lane_.limits.multiprocessors - 2 * parts.pairs);
+  return parts;
+}
+
+template <class E>
+uint64_t CudaLargeBackend<E>::reserve_p_step(int64_t width, std::initializer_list<int64_t> pairs, int most_parts) {
+  uint64_t bytes = 0, first = 0;
+  for (const int64_t count : pairs) {
+    bytes += gram_step_workspace_bytes<E>(static_cast<int>(count), columns_of_pair(width), most_parts);
+    if (first == 0) first = bytes;
+  }
   if (bytes > p_step_bytes_) {
     if (p_step_workspace_ != nullptr) arena_.give_back(p_step_workspace_);
     p_step_workspace_ = take<char>(static_cast<int64_t>(bytes));
     p_step_bytes_ = bytes;
   }
-  return columns;
+  return first;
 }
 
 // The workspace of p-steps has room for squares, cosines, and these rows of X^H X: see kCosineBlocks.
 template <class E>
 int CudaLargeBackend<E>::block_cosines(View x, int64_t width, int first, int count, large::BlockCosines& cosines) {
   const int64_t blocks = cosines.blocks();
-  reserve_p_step(width, blocks / 2);
+  reserve_p_step(width, {blocks / 2}, GramStepParts().most);
   const int done = std::min(count, kCosineBlocks);
   const int64_t left = first * width, ahead = blocks - first;
   auto* const squares = reinterpret_cast<double*>(p_step_workspace_);
@@ -814,33 +856,123 @@ int CudaLargeBackend<E>::block_cosines(View x, int64_t width, int first, int cou
 }
 
 template <class E>
-void CudaLargeBackend<E>::p_step(const large::PStep<E>& step) {
-  if (step.count == 0) return;
-  const int columns = reserve_p_step(step.width, step.count);
+GramStepCall<E> CudaLargeBackend<E>::call_of(const large::PStep<E>& step, std::vector<large::BlockPair> pairs) {
   GramStepCall<E> call;
   call.x = {step.x.data, step.x.rows, step.x.cols, step.x.ld};
   call.v = {step.v.data, step.v.rows, step.v.cols, step.v.ld};
   call.exponents = step.f;
   call.positive = step.positive;
-  call.pairs = pairs_on_device(step.pairs, step.count);
-  call.count = step.count;
+  call.count = static_cast<int>(pairs.size());
+  call.pairs = pairs_on_device(std::move(pairs));
   call.width = static_cast<int>(step.width);
-  call.columns = columns;
+  call.columns = columns_of_pair(step.width);
   call.tolerance = step.tolerance;
   call.smallest_exponent = step.smallest_exponent;
   call.inner_sweeps = step.inner_sweeps;
   call.counters = counts_;
   call.versions = versions_of(step);
   call.workspace = p_step_workspace_;
-  call.parts_for = parts_for_;
-  cudaEvent_t* const marks = clock_.marks_of_p_step();
-  require(launch_gram_step(call, lane_.limits, marks, lane_.stream), "launching a p-step");
+  call.parts = parts_of(step);
+  return call;
+}
+
+template <class E>
+void CudaLargeBackend<E>::count_p_step(const large::PStep<E>& step) {
   const double k = 2 * static_cast<double>(step.width), n = static_cast<double>(step.count);
   const double rows = static_cast<double>(step.x.rows);
   clock_.count_p_step(n * k * (k + 1) * rows * Blas<E>::kOperations);
   pairs_ += step.count;
   inner_flops_ = 6 * k * k * k;  // H from both sides by halves, W
   postmultiply_flops_ = 2 * k * k * (rows + static_cast<double>(step.v.data != nullptr ? step.v.rows : 0));
+}
+
+template <class E>
+void CudaLargeBackend<E>::p_step(const large::PStep<E>& step) {
+  if (step.count == 0) return;
+  reserve_p_step(step.width, {step.count}, parts_of(step).most);
+  const GramStepCall<E> call = call_of(step, {step.pairs, step.pairs + step.count});
+  require(launch_gram_step(call, lane_.limits, clock_.marks_of_p_step(), lane_.stream), "launching a p-step");
+  count_p_step(step);
+}
+
+template <class E>
+void CudaLargeBackend<E>::p_steps(const std::vector<large::PStep<E>>& steps) {
+  for (size_t at = 0; at < steps.size();) {
+    const large::PStep<E>* const first = steps.data() + at;
+    StepHalves halves;
+    if (has_halves() && first->count <= 2 * pairs_of_member_) {
+      halves = halves_of(first, steps.size() - at, static_cast<int>(blocks_of(*first)));
+    }
+    if (halves.steps >= kLeastStepsByHalves) {
+      compute_by_halves(first, halves);
+      at += halves.steps;
+    } else {
+      p_step(*first);
+      ++at;
+    }
+  }
+}
+
+// Gram matrices and postmultiplications come one after the other, in the order
+//   gram A 0, gram B 0, post A 0, gram A 1, post B 0, gram B 1, post A 1, gram A 2, ..
+// for a half A in one stream, and B in another. Rotations of A come between its two, beside what B multiplies. They have
+// a multiprocessor a pair, which postmultiplications leave alone: beside them a block would be late.
+template <class E>
+void CudaLargeBackend<E>::compute_by_halves(const large::PStep<E>* steps, const StepHalves& halves) {
+  const std::vector<CallOfHalf> calls = calls_of(steps, halves);
+  std::vector<cudaEvent_t*> marks;  // of half 0
+  for (size_t t = 0; t < halves.steps; ++t) marks.push_back(clock_.marks_of_p_step(true));
+  SideBySide beside(lane_);
+  const auto mark = [&](size_t t, int half, int i) {
+    if (half > 0 || marks[t] == nullptr) return;
+    require(cudaEventRecord(marks[t][i], beside.stream(half)), "recording an event");
+  };
+  const auto gram_and_rotations = [&](size_t t, int half) {
+    mark(t, half, 0);
+    require(launch_gram_matrices(calls[t][half], lane_.limits, beside.stream(half)), "launching a p-step");
+    mark(t, half, 1);
+    beside.pass_on(half);
+    require(launch_rotations(calls[t][half], lane_.limits, beside.stream(half)), "launching a p-step");
+  };
+  for (int half : {0, 1}) {
+    beside.await_other(half);
+    gram_and_rotations(0, half);
+  }
+  for (size_t t = 0; t < halves.steps; ++t) {
+    for (int half : {0, 1}) {
+      GramStepLimits limits = lane_.limits;
+      limits.multiprocessors = std::max(1, limits.multiprocessors - calls[t][1 - half].count);
+      beside.await_other(half);
+      mark(t, half, 2);
+      require(launch_postmultiplication(calls[t][half], limits, beside.stream(half)), "launching a p-step");
+      mark(t, half, 3);
+      if (t + 1 < halves.steps) {
+        gram_and_rotations(t + 1, half);
+      } else {
+        beside.pass_on(half);
+      }
+    }
+    count_p_step(steps[t]);
+  }
+}
+
+template <class E>
+auto CudaLargeBackend<E>::calls_of(const large::PStep<E>* steps, const StepHalves& halves) -> std::vector<CallOfHalf> {
+  std::vector<std::array<std::vector<large::BlockPair>, 2>> pairs(halves.steps);
+  int64_t most[2] = {0, 0};
+  for (size_t t = 0; t < halves.steps; ++t) {
+    for (int i = 0; i < steps[t].count; ++i) {
+      pairs[t][halves.half[size(steps[t].pairs[i].p)]].push_back(steps[t].pairs[i]);
+    }
+    for (int half : {0, 1}) most[half] = std::max(most[half], static_cast<int64_t>(pairs[t][half].size()));
+  }
+  const uint64_t of_first = reserve_p_step(steps->width, {most[0], most[1]}, kMostPartsByHalves);
+  std::vector<CallOfHalf> calls(halves.steps);
+  for (size_t t = 0; t < halves.steps; ++t) {
+    for (int half : {0, 1}) calls[t][half] = call_of(steps[t], std::move(pairs[t][half]));
+    calls[t][1].workspace = p_step_workspace_ + of_first;
+  }
+  return calls;
 }
 
 template <class E>

@@ -12,8 +12,10 @@
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_CUDA_LARGE_BACKEND_H_
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <string>
@@ -25,6 +27,7 @@
 #include "engine/backends/cuda/large/large_lane.h"
 #include "engine/backends/cuda/large/phase_clock.h"
 #include "engine/backends/cuda/p_steps/gram_step.h"
+#include "engine/backends/cuda/p_steps/step_halves.h"
 #include "engine/core/complex.h"
 
 namespace svdserve::cuda {
@@ -120,6 +123,8 @@ class CudaLargeBackend {
 
   int block_cosines(View x, int64_t width, int first, int count, large::BlockCosines& cosines);
   void p_step(const large::PStep<E>& step);
+  // p_step() of each, in their order, with the same bits. A member computes halves of few pairs beside each other.
+  void p_steps(const std::vector<large::PStep<E>>& steps);
   void reset_counters();
   large::PStepCounters read_counters();
 
@@ -177,12 +182,11 @@ class CudaLargeBackend {
   void upload(const E* from, View a);
   void download(const int32_t* f, int64_t n, int32_t* to);
   void upload(const int32_t* from, int64_t n, int32_t* f);
-  // From now on Gram matrices have the parts that suit a ring of four, for a matrix of so many blocks. So the
-  // bits are the same for every number of members, and do not depend on a p-step's number of pairs.
-  void compute_as_member(int64_t blocks) {
-    constexpr int64_t kMembersOfParts = 4;
-    parts_for_ = static_cast<int>(std::max<int64_t>(1, blocks / 2 / kMembersOfParts));
-  }
+  // From now on Gram matrices have the parts that suit a member of four, for a matrix of so many blocks. So the bits are
+  // the same for every number of members, and do not depend on a p-step's number of pairs.
+  void compute_as_member(int64_t blocks);
+  // The workspace of p-steps of n columns, with either width a block more than there can be.
+  static uint64_t p_step_bytes(int64_t n);
   // The versions of the blocks of x, with the width and tolerance of `step`, in device memory; or null.
   int* block_versions(const large::PStep<E>& step) { return versions_of(step).blocks; }
 
@@ -191,10 +195,6 @@ class CudaLargeBackend {
   struct Norms {
     double* mantissas;
     int32_t* exponents;
-  };
-  struct PairList {
-    std::vector<GramStepPair> host;
-    GramStepPair* device = nullptr;
   };
   struct Lines;  // an operand or result as runs of elements
   // A matrix in the host's memory, whose columns have no gaps.
@@ -252,12 +252,26 @@ class CudaLargeBackend {
   void convert_out(DType dtype, View a, int64_t first, int64_t count, const Lines& lines, char* staging,
                    bool conjugated);
 
-  // Room for p-steps of so many pairs. Returns the columns of a pair.
-  int reserve_p_step(int64_t width, int64_t pairs);
+  using CallOfHalf = std::array<GramStepCall<E>, 2>;
+  static int columns_of_pair(int64_t width) { return width <= 32 ? 64 : 128; }
+  static int64_t blocks_of(const large::PStep<E>& step) {
+    return std::max<int64_t>(2, (step.x.cols + step.width - 1) / step.width);
+  }
+  // Room for p-steps of so many pairs, one behind the other. Returns the bytes of the first.
+  uint64_t reserve_p_step(int64_t width, std::initializer_list<int64_t> pairs, int most_parts);
+  // The parts of Gram matrices: those that suit all pairs, or half of them beside the rotations of the others.
+  GramStepParts parts_of(const large::PStep<E>& step) const;
+  // Whether p-steps of few pairs go by halves.
+  bool has_halves() const;
   // Begun anew for other columns, blocks or a tolerance than the last time.
   GramStepVersions versions_of(const large::PStep<E>& step);
-  // The driver's list of pairs, uploaded when it is not the one that the device has of that address.
-  const GramStepPair* pairs_on_device(const large::BlockPair* pairs, int count);
+  // Uploaded where the device does not have it.
+  const GramStepPair* pairs_on_device(std::vector<large::BlockPair> pairs);
+  GramStepCall<E> call_of(const large::PStep<E>& step, std::vector<large::BlockPair> pairs);
+  // Calls of the p-steps for which the halves last.
+  std::vector<CallOfHalf> calls_of(const large::PStep<E>* steps, const StepHalves& halves);
+  void compute_by_halves(const large::PStep<E>* steps, const StepHalves& halves);
+  void count_p_step(const large::PStep<E>& step);
 
   LargeLane& lane_;
   DeviceArena& arena_;
@@ -276,9 +290,9 @@ class CudaLargeBackend {
   std::map<const E*, Parked> parked_;
   char* p_step_workspace_ = nullptr;
   uint64_t p_step_bytes_ = 0;
-  std::map<const large::BlockPair*, PairList> pair_lists_;
+  std::map<std::vector<large::BlockPair>, const GramStepPair*> pair_lists_;
   int64_t pairs_ = 0, active_counted_ = 0;
-  int parts_for_ = 0;                                // GramStepCall's
+  int pairs_of_member_ = 0;                          // of four; 0: this is no member
   double inner_flops_ = 0, postmultiply_flops_ = 0;  // of an active pair
 };
 

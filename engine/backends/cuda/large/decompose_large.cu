@@ -85,15 +85,6 @@ uint64_t matrix_bytes(int64_t rows, int64_t cols) {
   return static_cast<uint64_t>(CudaLargeBackend<E>::leading_dimension(rows)) * static_cast<uint64_t>(cols) * sizeof(E);
 }
 
-// The p-steps of n columns, with either width a block more than there can be.
-template <class E>
-uint64_t p_step_bytes(int64_t n) {
-  const int pairs = static_cast<int>(n / 64 + 2);
-  const uint64_t narrow = gram_step_workspace_bytes<E>(pairs, 64);
-  if constexpr (kIsComplex<E>) return narrow;
-  return std::max(narrow, gram_step_workspace_bytes<E>(pairs, 128));
-}
-
 // The small pieces of an SVD: a QR, the triangles of two, the p-steps, which pairs are known and the lists of pairs. The
 // lines that are moved within a matrix at once come on top.
 template <class E>
@@ -101,7 +92,8 @@ uint64_t small_pieces_bytes(int64_t m, int64_t n) {
   const int64_t blocks = n / 32 + 2;
   const uint64_t moved =
       std::min(matrix_bytes<E>(m, m), CudaLargeBackend<E>::kMoved * sizeof(E) + 64 * matrix_bytes<E>(m, 1));
-  return Reflectors<E>::workspace_bytes(n) + 2 * CudaLargeBackend<E>::scalar_bytes(n) + p_step_bytes<E>(n) + moved +
+  return Reflectors<E>::workspace_bytes(n) + 2 * CudaLargeBackend<E>::scalar_bytes(n) +
+         CudaLargeBackend<E>::p_step_bytes(n) + moved +
          static_cast<uint64_t>(GramStepVersions::ints(blocks) * 4 + blocks * blocks * 8);
 }
 
@@ -181,7 +173,8 @@ uint64_t plain_device_bytes(const LargePlan& plan) {
   const int64_t left = wide ? plan.right_rows : plan.left_columns;
   uint64_t bytes = size(m, n) + 2 * size(m, std::max(n, left)) + 7 * size(n, n);
   if (plan.options.certificate) bytes += size(m, n) + 2 * size(std::max(m, left), left);
-  return bytes + slack_bytes(p) + (complex ? p_step_bytes<Complex>(n) : p_step_bytes<double>(n));
+  return bytes + slack_bytes(p) +
+         (complex ? CudaLargeBackend<Complex>::p_step_bytes(n) : CudaLargeBackend<double>::p_step_bytes(n));
 }
 
 // Room that small pieces leave unused.

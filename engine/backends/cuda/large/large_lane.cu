@@ -65,6 +65,7 @@ LargeLane::LargeLane(int which) : device(which), transfers(transfer_threads()) {
     int least = 0, greatest = 0;
     require(cudaDeviceGetStreamPriorityRange(&least, &greatest), "asking for priorities");
     require(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, least), "creating a stream");
+    require(cudaStreamCreateWithPriority(&beside, cudaStreamNonBlocking, least), "creating a stream");
     require(l.cublasCreate_v2(&cublas), "opening cuBLAS");
     require(l.cublasSetStream_v2(cublas, stream), "opening cuBLAS");
     require(l.cusolverDnCreate(&cusolver), "opening cuSOLVER");
@@ -76,6 +77,9 @@ LargeLane::LargeLane(int which) : device(which), transfers(transfer_threads()) {
     pinned[1] = pinned[0] + kTransferBytes;
     for (cudaEvent_t& event : transferred) {
       require(cudaEventCreateWithFlags(&event, cudaEventBlockingSync | cudaEventDisableTiming), "creating an event");
+    }
+    for (cudaEvent_t& event : passed_on) {
+      require(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "creating an event");
     }
     require(cudaEventCreateWithFlags(&waited, cudaEventBlockingSync | cudaEventDisableTiming), "creating an event");
   } catch (...) {
@@ -95,9 +99,24 @@ void LargeLane::release() {
   for (cudaEvent_t event : transferred) {
     if (event != nullptr) (void)cudaEventDestroy(event);
   }
+  for (cudaEvent_t event : passed_on) {
+    if (event != nullptr) (void)cudaEventDestroy(event);
+  }
   if (waited != nullptr) (void)cudaEventDestroy(waited);
+  if (beside != nullptr) (void)cudaStreamDestroy(beside);
   if (stream != nullptr) (void)cudaStreamDestroy(stream);
   (void)cudaGetLastError();
+}
+
+SideBySide::~SideBySide() {
+  (void)cudaEventRecord(lane_.passed_on[1], lane_.beside);
+  (void)cudaStreamWaitEvent(lane_.stream, lane_.passed_on[1], 0);
+}
+
+void SideBySide::pass_on(int i) { require(cudaEventRecord(lane_.passed_on[i], stream(i)), "recording an event"); }
+
+void SideBySide::await_other(int i) {
+  require(cudaStreamWaitEvent(stream(i), lane_.passed_on[1 - i], 0), "waiting for an event");
 }
 
 std::unique_ptr<LargeLane> take_lane(int device) {

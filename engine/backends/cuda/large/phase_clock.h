@@ -37,17 +37,19 @@ class PhaseClock {
     if (begun_ != nullptr) stages_[current_].flops += flops;
   }
 
-  // Four events for the p-step that follows, or null: it is not measured.
-  cudaEvent_t* marks_of_p_step() {
+  // Four events for the p-step that follows, or null: it is not measured. A p-step by halves has them in one half: before
+  // and behind its Gram matrices, before and behind its postmultiplication.
+  cudaEvent_t* marks_of_p_step(bool by_halves = false) {
     if (p_steps_++ % kSampled != 0) return nullptr;
     if (idle_.empty()) {
       marks_.emplace_back();
-      for (cudaEvent_t& event : marks_.back()) event = new_event();
+      for (cudaEvent_t& event : marks_.back().events) event = new_event();
       idle_.push_back(&marks_.back());
     }
     pending_.push_back(idle_.back());
     idle_.pop_back();
-    return pending_.back()->data();
+    pending_.back()->by_halves = by_halves;
+    return pending_.back()->events.data();
   }
   void count_p_step(double gram_flops) { gram_flops_ += gram_flops; }
   void count_active_pairs(double inner_flops, double postmultiply_flops) {
@@ -57,7 +59,13 @@ class PhaseClock {
   // When the stream is known to have passed all p-steps.
   void collect() {
     for (Marks* const marks : pending_) {
-      for (size_t i = 0; i < seconds_.size(); ++i) seconds_[i] += seconds_between((*marks)[i], (*marks)[i + 1]);
+      std::array<double, 3> own{};
+      for (size_t i = 0; i < own.size(); ++i) own[i] = seconds_between(marks->events[i], marks->events[i + 1]);
+      if (marks->by_halves) {
+        // The other half takes as long, and does so while this one's rotations are computed or awaited.
+        own = {2 * own[0], std::max(own[1] - own[0] - own[2], 0.0), 2 * own[2]};
+      }
+      for (size_t i = 0; i < own.size(); ++i) seconds_[i] += own[i];
       ++sampled_;
       idle_.push_back(marks);
     }
@@ -90,7 +98,10 @@ class PhaseClock {
   }
 
  private:
-  using Marks = std::array<cudaEvent_t, 4>;
+  struct Marks {
+    std::array<cudaEvent_t, 4> events{};
+    bool by_halves = false;
+  };
   struct Interval {
     size_t stage;
     cudaEvent_t begin, end;

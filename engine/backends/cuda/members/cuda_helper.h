@@ -1,7 +1,6 @@
 // A GPU beside the one of a ring's home. It takes a share of home's large products (backends/ring/dealt_home.h).
 //
-// It has one allocation, a stream and a back end of its own. Its stream makes all copies. Events keep them behind home's
-// calls, and home's calls behind them. One thread enqueues the work of all GPUs.
+// Its stream makes all copies. Events keep them behind home's calls, and home's calls behind them.
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_MEMBERS_CUDA_HELPER_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_MEMBERS_CUDA_HELPER_H_
 
@@ -10,10 +9,9 @@
 #include <cstdint>
 #include <memory>
 
-#include "engine/backends/cuda/device/device_arena.h"
 #include "engine/backends/cuda/large/cuda_large_backend.h"
 #include "engine/backends/cuda/large/large_lane.h"
-#include "engine/backends/cuda/members/cuda_member.h"
+#include "engine/backends/cuda/members/device_part.h"
 
 namespace svdserve::cuda {
 
@@ -25,31 +23,29 @@ class CudaHelper {
 
   // With so many bytes for matrices. home and watch must outlive it. Throws LargeStop.
   CudaHelper(int device, uint64_t bytes, const LargeLane& home, const LargeWatch& watch);
-  ~CudaHelper();
-  CudaHelper(const CudaHelper&) = delete;
-  CudaHelper& operator=(const CudaHelper&) = delete;
-
   void begin();
   void end();
-  void fetch(View from, View to) { copy(from, home_.device, to, device_); }
-  void give(View from, View to) { copy(from, device_, to, home_.device); }
+  void fetch(View from, View to) { copy(from, home_.device, to, part_.device()); }
+  void share();
+  void fetch_shared(const CudaHelper& other, View from, View to);
+  void give(View from, View to) { copy(from, part_.device(), to, home_.device); }
   template <class F>
   void run(const F& f) {
-    const OnDevice here(device_);
-    f(*backend_);
+    const OnDevice here(part_.device());
+    f(part_.backend());
   }
 
  private:
   void copy(View from, int from_device, View to, int to_device);
-  void free_all();
 
-  const int device_;
+  struct DestroyEvent {
+    void operator()(cudaEvent_t event) const { (void)cudaEventDestroy(event); }
+  };
+
   const LargeLane& home_;
-  cudaEvent_t asked_ = nullptr, answered_ = nullptr;  // of home's stream, and of this one
-  std::unique_ptr<LargeLane> lane_;
-  void* memory_ = nullptr;
-  std::unique_ptr<DeviceArena> arena_;
-  std::unique_ptr<CudaLargeBackend<E>> backend_;
+  std::unique_ptr<CUevent_st, DestroyEvent> asked_;  // on home's device
+  DevicePart<E> part_;
+  cudaEvent_t answered_ = nullptr, shared_ = nullptr;
 };
 
 extern template class CudaHelper<double>;

@@ -13,29 +13,12 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <map>
-#include <memory>
 #include <vector>
 
-#include "engine/backends/cuda/device/device_arena.h"
-#include "engine/backends/cuda/large/cuda_large_backend.h"
-#include "engine/backends/cuda/large/large_lane.h"
+#include "engine/backends/cuda/members/device_part.h"
 #include "engine/backends/ring/ring_member.h"
 
 namespace svdserve::cuda {
-
-// Makes a device current on this thread for the life of an object. The thread is another one from call to call, and the
-// driver's in the end, which goes on with its own device.
-class OnDevice {
- public:
-  explicit OnDevice(int device);  // throws large::LargeStop
-  ~OnDevice();
-  OnDevice(const OnDevice&) = delete;
-  OnDevice& operator=(const OnDevice&) = delete;
-
- private:
-  int before_ = 0;
-};
 
 // Device memory beside a member's matrices, for n columns in pairs of blocks.
 uint64_t ring_member_bytes(int64_t rows, int64_t v_rows, int64_t n, bool complex);
@@ -46,10 +29,7 @@ class CudaMember {
  public:
   using Element = E;
 
-  explicit CudaMember(int device) : device_(device) {}
-  ~CudaMember();
-  CudaMember(const CudaMember&) = delete;
-  CudaMember& operator=(const CudaMember&) = delete;
+  explicit CudaMember(int device) : part_(device) {}
 
   void reserve(const ring::RingShape& shape);
   void take(const ring::UnionPlace& place, const ring::RingColumns<E>& columns);
@@ -57,7 +37,8 @@ class CudaMember {
   void mark(ring::RingMark mark);
   void await(const CudaMember& member, ring::RingMark mark);
   void send(const ring::UnionPlace& place, CudaMember& to, int to_slot);
-  void p_step(large::PStep<E> step);
+  void p_step(const large::PStep<E>& step) { p_steps({step}); }
+  void p_steps(std::vector<large::PStep<E>> steps);
   void reset_counters();
   large::PStepCounters read_counters();
   void tell(std::vector<LargePhaseTime>& phases);
@@ -70,31 +51,22 @@ class CudaMember {
     size_t bytes = 0;  // 0: nothing goes
   };
   std::array<Piece, 4> pieces(const ring::UnionPlace& place) const;
-  int device() const { return device_; }
-  cudaStream_t stream() const { return lane_->stream; }
+  int device() const { return part_.device(); }
+  cudaStream_t stream() const { return part_.stream(); }
   // Waits for all that was enqueued.
   void wait();
 
  private:
   using View = large::LargeView<E>;
 
-  void free_all();
-  // The same pairs at the same address, by which the back end knows the list that the device has.
-  const large::BlockPair* kept(const large::BlockPair* pairs, int count);
-
-  const int device_;
   std::atomic<bool> stopped_{false};
   const LargeControl control_{.progress = {}, .cancel = &stopped_};
   const LargeWatch watch_{control_};
-  std::unique_ptr<LargeLane> lane_;
-  void* memory_ = nullptr;
-  std::unique_ptr<DeviceArena> arena_;
-  std::unique_ptr<CudaLargeBackend<E>> backend_;
+  DevicePart<E> part_;
   cudaEvent_t marks_[2] = {nullptr, nullptr};
   View x_, v_;  // of all columns
   int32_t* f_ = nullptr;
   int* versions_ = nullptr;  // of all blocks, or null
-  std::map<std::vector<int>, std::vector<large::BlockPair>> lists_;
 };
 
 extern template class CudaMember<double>;

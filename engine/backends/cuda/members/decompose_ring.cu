@@ -81,7 +81,7 @@ uint64_t helper_bytes(const Problem& problem, bool complex) {
   return ring_member_bytes(m, m, std::min(problem.rows, problem.cols), complex);
 }
 
-// An error kills the contexts of all of this process's GPUs, so that checkpoints after sweeps would save nothing.
+// An error kills the contexts of all of this process's GPUs, so checkpoints after sweeps would save nothing.
 template <class E>
 LargeOutcome by_members_in_process(const Ring& ring) {
   const LargeWatch watch(ring.control);
@@ -90,19 +90,18 @@ LargeOutcome by_members_in_process(const Ring& ring) {
     for (const int device : chosen(ring.devices, which)) members.push_back(std::make_shared<CudaMember<E>>(device));
     return members;
   };
-  if (ring.members == RingMembers::kDealing && ring.job.panels == 0) {
-    const auto helper = [&](int device) {
-      return std::make_unique<CudaHelper<E>>(ring.devices[static_cast<size_t>(device)],
-                                             helper_bytes(ring.plan.problem, kIsComplex<E>), ring.lane, watch);
-    };
-    ring::DealtHome<CudaLargeBackend<E>, CudaHelper<E>> home({static_cast<int>(ring.devices.size())}, helper, ring.lane,
-                                                             ring.arena, watch);
-    return run<CudaMember<E>>(ring, home, make, false, watch);
+  if (ring.job.panels > 0) {
+    CudaLargeBackend<E> home(ring.lane, ring.arena, watch);
+    streamed::StreamedBackend<CudaLargeBackend<E>> home_by_panels(home, ring.job.panels, watch);
+    return run<CudaMember<E>>(ring, home_by_panels, make, false, watch);
   }
-  CudaLargeBackend<E> home(ring.lane, ring.arena, watch);
-  if (ring.job.panels == 0) return run<CudaMember<E>>(ring, home, make, false, watch);
-  streamed::StreamedBackend<CudaLargeBackend<E>> home_by_panels(home, ring.job.panels, watch);
-  return run<CudaMember<E>>(ring, home_by_panels, make, false, watch);
+  const auto helper = [&](int device) {
+    return std::make_unique<CudaHelper<E>>(ring.devices[static_cast<size_t>(device)],
+                                           helper_bytes(ring.plan.problem, kIsComplex<E>), ring.lane, watch);
+  };
+  ring::DealtHome<CudaLargeBackend<E>, CudaHelper<E>> home({static_cast<int>(ring.devices.size())}, helper, ring.lane,
+                                                           ring.arena, watch);
+  return run<CudaMember<E>>(ring, home, make, false, watch);
 }
 
 // Never destroyed, as the idle lanes are not.
@@ -113,11 +112,13 @@ ranks::RankPool& rank_pool() {
 
 uint64_t nothing_in_common(const ring::RingShape& /*shape*/, int /*members*/, bool /*complex*/) { return 0; }
 
+// Home cuts its products as if they were dealt, and has no helpers. So the bits are those of members in this process.
 template <class E>
 LargeOutcome by_ranks(const Ring& ring) {
   const LargeWatch watch(ring.control);
   const auto memories = std::make_shared<ranks::SharedMemories>(share_device_memory);
-  ranks::RankHome<CudaLargeBackend<E>> home(memories, ring.lane, ring.arena, watch);
+  ring::DealtHome<ranks::RankHome<CudaLargeBackend<E>>, CudaHelper<E>> home({}, nullptr, memories, ring.lane,
+                                                                            ring.arena, watch);
   const auto make = [&](const std::vector<int>& which) {
     return ranks::rank_members<E>(rank_pool(), chosen(ring.devices, which), nothing_in_common, memories);
   };

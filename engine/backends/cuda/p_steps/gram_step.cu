@@ -7,13 +7,10 @@
 namespace svdserve::cuda {
 namespace {
 
-constexpr int kMostSplits = 8;
 // Slabs on their way or worked on, where shared memory allows; else two.
 constexpr int kManyGramStages = 4, kManyPostStages = 3;
 
 constexpr uint64_t aligned(uint64_t bytes) { return (bytes + 255) / 256 * 256; }
-
-constexpr int most_splits(bool whole_columns) { return whole_columns ? 1 : kMostSplits; }
 
 template <class E>
 struct Workspace {
@@ -67,88 +64,106 @@ struct GramLoad {
   }
 };
 
+// The kernels of one call, which follow each other: in one stream, or with others of other calls between them.
 template <class E, int K, bool kMany = false>
-cudaError_t launch(const GramStepCall<E>& call, const GramStepLimits& limits, cudaEvent_t* marks, cudaStream_t stream) {
-  using Inner = InnerShape<E, K, kMany>;
-  Workspace<E> space;
-  lay_out(call.count, K, most_splits(call.whole_columns), static_cast<char*>(call.workspace), &space);
-  cudaError_t error = cudaSuccess;
-  const auto mark = [&](int i) {
-    if (marks != nullptr && error == cudaSuccess) error = cudaEventRecord(marks[i], stream);
-  };
-  const auto after = [&](cudaError_t e) {
-    if (error == cudaSuccess) error = e;
-  };
-
-  mark(0);
-  const auto slabs = [](int64_t rows, int of) { return static_cast<int>((rows + of - 1) / of); };
-  const int gram_slabs = slabs(call.x.rows, Slab<E, K, true>::kRows);
-  const GramLoad load{call.parts_for > 0 ? call.parts_for : call.count, gram_slabs, limits.multiprocessors,
-                      static_cast<double>(K) / Slab<E, K, true>::kRows};
-  const int splits = call.whole_columns ? 1 : load.best_splits(std::min(kMostSplits, gram_slabs));
-  const dim3 gram_grid(static_cast<unsigned>(splits), static_cast<unsigned>(call.count));
-  const auto gram = [&](auto kernel, int stages) {
-    const int bytes = GramShape<E, K>::shared_bytes(stages);
-    after(allow(kernel, bytes));
-    if (error != cudaSuccess) return;
-    kernel<<<gram_grid, GramShape<E, K>::kThreads, static_cast<size_t>(bytes), stream>>>(
-        call.x, call.pairs, call.versions, call.stack, call.width, space.partial, space.active_count);
-    after(cudaGetLastError());
-  };
-  if (GramShape<E, K>::shared_bytes(kManyGramStages) <= limits.shared_bytes) {
-    gram(gram_kernel<E, K, kManyGramStages>, kManyGramStages);
-  } else {
-    gram(gram_kernel<E, K, 2>, 2);
+class GramStepKernels {
+ public:
+  explicit GramStepKernels(const GramStepCall<E>& call) : call_(call) {
+    lay_out(call.count, K, call.parts.most, static_cast<char*>(call.workspace), &space_);
   }
-  if (error != cudaSuccess) return error;
-  mark(1);
 
-  // Blocks that share a multiprocessor share its memory, too, a KiB a block more than they see.
-  const int room = kMany ? (limits.shared_bytes + 1024) / Inner::kBlocks - 1024 : limits.shared_bytes;
-  const bool w_in_shared_memory = Inner::shared_bytes(true) <= room;
-  const int inner_bytes = Inner::shared_bytes(w_in_shared_memory);
-  const InnerCall<E> inner{call.pairs,        space.partial,      splits,
-                           space.w,           call.exponents,     space.exponent_changes,
-                           space.active,      space.active_count, call.counters,
-                           call.versions,     call.width,         call.x.cols,
-                           call.positive,     call.tolerance,     call.smallest_exponent,
-                           call.inner_sweeps, w_in_shared_memory, call.stack};
-  after(allow(inner_kernel<E, K, kMany>, inner_bytes));
-  if (error != cudaSuccess) return error;
-  inner_kernel<E, K, kMany>
-      <<<static_cast<unsigned>(call.count), Inner::kThreads, static_cast<size_t>(inner_bytes), stream>>>(inner);
-  after(cudaGetLastError());
-  mark(2);
+  cudaError_t gram(const GramStepLimits& limits, cudaStream_t stream) const {
+    return GramShape<E, K>::shared_bytes(kManyGramStages) <= limits.shared_bytes
+               ? launch_gram<kManyGramStages>(limits, stream)
+               : launch_gram<2>(limits, stream);
+  }
+
+  cudaError_t inner(const GramStepLimits& limits, cudaStream_t stream) const {
+    using Inner = InnerShape<E, K, kMany>;
+    // Blocks that share a multiprocessor share its memory, too, a KiB a block more than they see.
+    const int room = kMany ? (limits.shared_bytes + 1024) / Inner::kBlocks - 1024 : limits.shared_bytes;
+    const bool w_in_shared_memory = Inner::shared_bytes(true) <= room;
+    const int bytes = Inner::shared_bytes(w_in_shared_memory);
+    const InnerCall<E> inner{call_.pairs,        space_.partial,      splits(limits),
+                             space_.w,           call_.exponents,     space_.exponent_changes,
+                             space_.active,      space_.active_count, call_.counters,
+                             call_.versions,     call_.width,         call_.x.cols,
+                             call_.positive,     call_.tolerance,     call_.smallest_exponent,
+                             call_.inner_sweeps, w_in_shared_memory,  call_.stack};
+    const cudaError_t error = allow(inner_kernel<E, K, kMany>, bytes);
+    if (error != cudaSuccess) return error;
+    inner_kernel<E, K, kMany>
+        <<<static_cast<unsigned>(call_.count), Inner::kThreads, static_cast<size_t>(bytes), stream>>>(inner);
+    return cudaGetLastError();
+  }
+
+  cudaError_t post(const GramStepLimits& limits, cudaStream_t stream) const {
+    // A multiprocessor's shared memory is a KiB a block more than what a block of its own can have.
+    return PostShape<E, K>::kBlocks * (PostShape<E, K>::shared_bytes(kManyPostStages) + 1024) <=
+                   limits.shared_bytes + 1024
+               ? launch_post<kManyPostStages>(limits, stream)
+               : launch_post<2>(limits, stream);
+  }
+
+ private:
+  static int slabs(int64_t rows, int of) { return static_cast<int>((rows + of - 1) / of); }
+
+  // Parts of a Gram matrix, a thread block each.
+  int splits(const GramStepLimits& limits) const {
+    const GramStepParts& parts = call_.parts;
+    const int gram_slabs = slabs(call_.x.rows, Slab<E, K, true>::kRows);
+    const GramLoad load{parts.pairs > 0 ? parts.pairs : call_.count, gram_slabs,
+                        parts.multiprocessors > 0 ? parts.multiprocessors : limits.multiprocessors,
+                        static_cast<double>(K) / Slab<E, K, true>::kRows};
+    return load.best_splits(std::min(parts.most, gram_slabs));
+  }
+
+  template <int kStages>
+  cudaError_t launch_gram(const GramStepLimits& limits, cudaStream_t stream) const {
+    const auto kernel = gram_kernel<E, K, kStages>;
+    const int bytes = GramShape<E, K>::shared_bytes(kStages);
+    const cudaError_t error = allow(kernel, bytes);
+    if (error != cudaSuccess) return error;
+    const dim3 grid(static_cast<unsigned>(splits(limits)), static_cast<unsigned>(call_.count));
+    kernel<<<grid, GramShape<E, K>::kThreads, static_cast<size_t>(bytes), stream>>>(
+        call_.x, call_.pairs, call_.versions, call_.stack, call_.width, space_.partial, space_.active_count);
+    return cudaGetLastError();
+  }
 
   // As many blocks as are resident, and no more: each reads W first, which is as much as several slabs.
-  const int x_slabs = slabs(call.x.rows, Slab<E, K, false>::kRows);
-  const int v_slabs = call.v.data != nullptr ? slabs(call.v.rows, Slab<E, K, false>::kRows) : 0;
-  const int64_t resident = int64_t{PostShape<E, K>::kBlocks} * limits.multiprocessors;
-  const int64_t all = int64_t{x_slabs + v_slabs} * call.count, per_block = (all + resident - 1) / resident;
-  const auto post_grid = static_cast<unsigned>((all + per_block - 1) / per_block);
-  const PostCall<E> post{call.x,         call.v,
-                         call.pairs,     space.w,
-                         call.exponents, space.exponent_changes,
-                         space.active,   space.active_count,
-                         call.width,     x_slabs,
-                         v_slabs};
-  const auto postmultiply = [&](auto kernel, int stages) {
-    const int bytes = PostShape<E, K>::shared_bytes(stages);
-    after(allow(kernel, bytes));
-    if (error != cudaSuccess) return;
-    kernel<<<post_grid, PostShape<E, K>::kThreads, static_cast<size_t>(bytes), stream>>>(post);
-    after(cudaGetLastError());
-  };
-  // A multiprocessor's shared memory is a KiB a block more than what a block of its own can have.
-  if (PostShape<E, K>::kBlocks * (PostShape<E, K>::shared_bytes(kManyPostStages) + 1024) <=
-      limits.shared_bytes + 1024) {
-    postmultiply(postmultiply_kernel<E, K, kManyPostStages>, kManyPostStages);
-  } else {
-    postmultiply(postmultiply_kernel<E, K, 2>, 2);
+  template <int kStages>
+  cudaError_t launch_post(const GramStepLimits& limits, cudaStream_t stream) const {
+    const auto kernel = postmultiply_kernel<E, K, kStages>;
+    const int bytes = PostShape<E, K>::shared_bytes(kStages);
+    const cudaError_t error = allow(kernel, bytes);
+    if (error != cudaSuccess) return error;
+    const int x_slabs = slabs(call_.x.rows, Slab<E, K, false>::kRows);
+    const int v_slabs = call_.v.data != nullptr ? slabs(call_.v.rows, Slab<E, K, false>::kRows) : 0;
+    const int64_t resident = int64_t{PostShape<E, K>::kBlocks} * limits.multiprocessors;
+    const int64_t all = int64_t{x_slabs + v_slabs} * call_.count, per_block = (all + resident - 1) / resident;
+    const PostCall<E> post{call_.x,         call_.v,
+                           call_.pairs,     space_.w,
+                           call_.exponents, space_.exponent_changes,
+                           space_.active,   space_.active_count,
+                           call_.width,     x_slabs,
+                           v_slabs};
+    kernel<<<static_cast<unsigned>((all + per_block - 1) / per_block), PostShape<E, K>::kThreads,
+             static_cast<size_t>(bytes), stream>>>(post);
+    return cudaGetLastError();
   }
-  if (error != cudaSuccess) return error;
-  mark(3);
-  return error;
+
+  const GramStepCall<E>& call_;
+  Workspace<E> space_;
+};
+
+// f(kernels) of the call.
+template <class E, class F>
+cudaError_t with_kernels(const GramStepCall<E>& call, const F& f) {
+  if (call.count == 0) return cudaSuccess;
+  if constexpr (!kIsComplex<E>) {
+    if (call.columns == 128) return f(GramStepKernels<E, 128>(call));
+  }
+  return call.stack.blocks != 0 ? f(GramStepKernels<E, 64, true>(call)) : f(GramStepKernels<E, 64>(call));
 }
 
 template <class E, int K>
@@ -169,25 +184,52 @@ bool gram_step_supports(int columns, const GramStepLimits& limits) {
 }
 
 template <class E>
-uint64_t gram_step_workspace_bytes(int count, int columns, bool whole_columns) {
-  return lay_out<E>(count, columns, most_splits(whole_columns), nullptr, nullptr);
+uint64_t gram_step_workspace_bytes(int count, int columns, int most_parts) {
+  return lay_out<E>(count, columns, most_parts, nullptr, nullptr);
+}
+
+template <class E>
+cudaError_t launch_gram_matrices(const GramStepCall<E>& call, const GramStepLimits& limits, cudaStream_t stream) {
+  return with_kernels(call, [&](const auto& kernels) { return kernels.gram(limits, stream); });
+}
+template <class E>
+cudaError_t launch_rotations(const GramStepCall<E>& call, const GramStepLimits& limits, cudaStream_t stream) {
+  return with_kernels(call, [&](const auto& kernels) { return kernels.inner(limits, stream); });
+}
+template <class E>
+cudaError_t launch_postmultiplication(const GramStepCall<E>& call, const GramStepLimits& limits, cudaStream_t stream) {
+  return with_kernels(call, [&](const auto& kernels) { return kernels.post(limits, stream); });
 }
 
 template <class E>
 cudaError_t launch_gram_step(const GramStepCall<E>& call, const GramStepLimits& limits, cudaEvent_t* marks,
                              cudaStream_t stream) {
-  if (call.count == 0) return cudaSuccess;
-  if constexpr (!kIsComplex<E>) {
-    if (call.columns == 128) return launch<E, 128>(call, limits, marks, stream);
-  }
-  return call.stack.blocks != 0 ? launch<E, 64, true>(call, limits, marks, stream)
-                                : launch<E, 64>(call, limits, marks, stream);
+  cudaError_t error = cudaSuccess;
+  const auto mark = [&](int i) {
+    if (marks != nullptr && error == cudaSuccess) error = cudaEventRecord(marks[i], stream);
+  };
+  mark(0);
+  if (error == cudaSuccess) error = launch_gram_matrices(call, limits, stream);
+  mark(1);
+  if (error == cudaSuccess) error = launch_rotations(call, limits, stream);
+  mark(2);
+  if (error == cudaSuccess) error = launch_postmultiplication(call, limits, stream);
+  mark(3);
+  return error;
 }
 
 template bool gram_step_supports<double>(int, const GramStepLimits&);
 template bool gram_step_supports<Complex>(int, const GramStepLimits&);
-template uint64_t gram_step_workspace_bytes<double>(int, int, bool);
-template uint64_t gram_step_workspace_bytes<Complex>(int, int, bool);
+template uint64_t gram_step_workspace_bytes<double>(int, int, int);
+template uint64_t gram_step_workspace_bytes<Complex>(int, int, int);
+template cudaError_t launch_gram_matrices<double>(const GramStepCall<double>&, const GramStepLimits&, cudaStream_t);
+template cudaError_t launch_gram_matrices<Complex>(const GramStepCall<Complex>&, const GramStepLimits&, cudaStream_t);
+template cudaError_t launch_rotations<double>(const GramStepCall<double>&, const GramStepLimits&, cudaStream_t);
+template cudaError_t launch_rotations<Complex>(const GramStepCall<Complex>&, const GramStepLimits&, cudaStream_t);
+template cudaError_t launch_postmultiplication<double>(const GramStepCall<double>&, const GramStepLimits&,
+                                                       cudaStream_t);
+template cudaError_t launch_postmultiplication<Complex>(const GramStepCall<Complex>&, const GramStepLimits&,
+                                                        cudaStream_t);
 template cudaError_t launch_gram_step<double>(const GramStepCall<double>&, const GramStepLimits&, cudaEvent_t*,
                                               cudaStream_t);
 template cudaError_t launch_gram_step<Complex>(const GramStepCall<Complex>&, const GramStepLimits&, cudaEvent_t*,

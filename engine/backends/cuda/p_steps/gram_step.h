@@ -101,6 +101,13 @@ struct PostCall {
   int x_slabs, v_slabs;              // of a pair
 };
 
+// Into how many parts the rows of a Gram matrix are cut, each a thread block's. The bits depend on it, so on all of this.
+struct GramStepParts {
+  int most = 8;             // 1: a Gram matrix is one sum
+  int pairs = 0;            // the parts suit so many pairs; 0: those of the call
+  int multiprocessors = 0;  // and so many of these; 0: all
+};
+
 template <class E>
 struct GramStepCall {
   GramStepMatrix<E> x, v;     // [in,out]; v.data null: none
@@ -117,8 +124,7 @@ struct GramStepCall {
   GramStepVersions versions;
   void* workspace;  // device, gram_step_workspace_bytes(), aligned to 256
   GramStepStack stack = {};
-  bool whole_columns = false;  // a Gram matrix is one sum, so its bits do not depend on `count`; else it may have parts
-  int parts_for = 0;           // not 0: it has the parts that suit so many pairs, whatever `count` is
+  GramStepParts parts = {};
 };
 
 // The limits of the device.
@@ -131,11 +137,19 @@ struct GramStepLimits {
 template <class E>
 bool gram_step_supports(int columns, const GramStepLimits& limits);
 template <class E>
-uint64_t gram_step_workspace_bytes(int count, int columns, bool whole_columns = false);
+uint64_t gram_step_workspace_bytes(int count, int columns, int most_parts);
 // Enqueues. `marks`: events to record before the first kernel and after each of the three, or null.
 template <class E>
 cudaError_t launch_gram_step(const GramStepCall<E>& call, const GramStepLimits& limits, cudaEvent_t* marks,
                              cudaStream_t stream);
+// Each kernel by itself, in this order, with the same call. Limits of the first two: the same, for which alone the bits
+// are. The last may have fewer multiprocessors than there are, where other kernels want some.
+template <class E>
+cudaError_t launch_gram_matrices(const GramStepCall<E>& call, const GramStepLimits& limits, cudaStream_t stream);
+template <class E>
+cudaError_t launch_rotations(const GramStepCall<E>& call, const GramStepLimits& limits, cudaStream_t stream);
+template <class E>
+cudaError_t launch_postmultiplication(const GramStepCall<E>& call, const GramStepLimits& limits, cudaStream_t stream);
 
 }  // namespace svdserve::cuda
 #endif  // SVDSERVE_ENGINE_BACKENDS_CUDA_P_STEPS_GRAM_STEP_H_

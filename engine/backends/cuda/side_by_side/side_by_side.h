@@ -95,7 +95,7 @@ struct SideMemory {
     matrices.open = carver->take<int>(1);
     pairs = carver->take<GramStepPair>(count * shape.blocks * (shape.blocks - 1) / 2);
     steps = carver->take<char>(static_cast<int64_t>(
-        gram_step_workspace_bytes<W>(static_cast<int>(count) * shape.most_pairs(), shape.pair_columns, true)));
+        gram_step_workspace_bytes<W>(static_cast<int>(count) * shape.most_pairs(), shape.pair_columns, 1)));
   }
 
   SideMatrices<W> matrices{};
@@ -194,7 +194,7 @@ class SideBySide {
     call.counters = all.counts;
     call.workspace = memory.steps;
     call.stack = {side_.blocks, all.finished, all.smallest};
-    call.whole_columns = true;
+    call.parts.most = 1;
     return call;
   }
 

@@ -127,7 +127,7 @@ class HostRingEngine : public LargeEngine {
 }  // namespace
 
 std::unique_ptr<LargeEngine> make_host_ring_engine(int threads, int members, RingMembers kind) {
-  if (!ring::is_ring_size(members) || kind == RingMembers::kDealing) return nullptr;
+  if (!ring::is_ring_size(members)) return nullptr;
   if (kind == RingMembers::kRanks && ranks::start_refusal() != nullptr) return nullptr;
   return std::make_unique<HostRingEngine>(threads, members, kind);
 }
