@@ -6,7 +6,7 @@
 // turns, the median of three after one that does not count, unless there is one alone. "sweeps" is the time from the first
 // sweep's progress to the finish, so it has the ways to the members and back in it. "compute" is the whole call without
 // load and store. "faster" is over one GPU, of sweeps and of compute. "of peers" is the speed of sweeps over that of as
-// many peers. AUTO on one GPU comes in the same turns. The exit status says whether all bits of rings agree.
+// many peers. "AUTO" is the compute time of that method, in the same turns. The exit status says whether all bits of rings agree.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -216,27 +216,26 @@ bool times(const Rings& rings, int64_t n, int turns) {
   const auto plan = plan_large(problem, {.method = Method::kJacobi}), by_default = plan_large(problem, {});
   const auto operand = normal(problem);
   Results results;
-  std::vector<std::vector<double>> compute(rings.size()), sweeps(rings.size());
-  std::vector<double> automatic;
+  std::vector<std::vector<double>> compute(rings.size()), sweeps(rings.size()), automatic(rings.size());
   std::vector<Run> last(rings.size());
   for (int turn = turns == 1 ? 1 : 0; turn <= turns; ++turn) {
     for (size_t i = 0; i < rings.size(); ++i) {
       last[i] = run(*rings[i].engine, *plan.plan, operand, {}, results);
+      const double by_auto = compute_seconds(run(*rings[i].engine, *by_default.plan, operand, {}, results));
       if (turn == 0) continue;
       compute[i].push_back(compute_seconds(last[i]));
       sweeps[i].push_back(last[i].sweeps);
+      automatic[i].push_back(by_auto);
     }
-    const double own = compute_seconds(run(*rings[0].engine, *by_default.plan, operand, {}, results));
-    if (turn > 0) automatic.push_back(own);
   }
   bool good = true;
   for (size_t i = 0; i < rings.size(); ++i) {
     const int count = last[i].outcome.sweeps;
     const double own = median(sweeps[i]);
-    std::printf("%6lld %8d %8s %7d %11.1f %14.1f %7.2f %12.1f %7.2f  %016llx", static_cast<long long>(n),
+    std::printf("%6lld %8d %8s %7d %11.1f %14.1f %7.2f %12.1f %7.2f %9.1f  %016llx", static_cast<long long>(n),
                 rings[i].members, rings[i].name(), count, 1e3 * own, 1e3 * own / std::max(count, 1),
                 median(sweeps[0]) / own, 1e3 * median(compute[i]), median(compute[0]) / median(compute[i]),
-                static_cast<unsigned long long>(last[i].checksum));
+                1e3 * median(automatic[i]), static_cast<unsigned long long>(last[i].checksum));
     for (size_t peers = 0; peers < i; ++peers) {
       if (rings[peers].members == rings[i].members) std::printf("  %.3f of peers", median(sweeps[peers]) / own);
     }
@@ -246,7 +245,6 @@ bool times(const Rings& rings, int64_t n, int turns) {
     }
     if (i > 0) good &= last[i].checksum == last[1].checksum;
   }
-  std::printf("%6lld %8d %8s %54.1f ms of AUTO\n", static_cast<long long>(n), 0, "one", 1e3 * median(automatic));
   std::fflush(stdout);
   return good;
 }
@@ -286,8 +284,8 @@ int main_of(const Wanted& wanted) {
     good = same_bits(rings);
     good &= dealt_products(rings);
   }
-  std::printf("%6s %8s %8s %7s %11s %14s %7s %12s %7s  bits of U, S, V\n", "n", "members", "by", "sweeps", "sweeps, ms",
-              "a sweep, ms", "faster", "compute, ms", "faster");
+  std::printf("%6s %8s %8s %7s %11s %14s %7s %12s %7s %9s  bits of U, S, V\n", "n", "members", "by", "sweeps",
+              "sweeps, ms", "a sweep, ms", "faster", "compute, ms", "faster", "AUTO, ms");
   for (const int64_t n : wanted.orders) good &= times(rings, n, wanted.turns);
   std::printf("%s\n", good ? "all bits agree" : "BITS DIFFER");
   return good ? 0 : 1;
