@@ -53,6 +53,13 @@ struct TightBackEnd : NarrowHome<E> {
     used -= view.rows * view.cols;
     Base::release(view);
   }
+  // Takes memory for some rows of X^H X, as a GPU does.
+  int block_cosines(View x, int64_t width, int first, int count, large::BlockCosines& cosines) {
+    const View rows = matrix(width, x.cols);
+    const int done = Base::block_cosines(x, width, first, count, cosines);
+    release(rows);
+    return done;
+  }
   const int64_t most;
   int64_t used = 0;
 };

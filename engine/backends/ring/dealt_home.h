@@ -148,10 +148,10 @@ class DealtHome : public Base {
   };
   using Copies = std::vector<Copied>;
 
-  // Where a helper computes: views are fetched to memory of its own, and what has changed is given back.
+  // Where a helper computes one part: views are fetched to memory of its own, and what has changed is given back.
   class HelperDesk {
    public:
-    // whole: what it has of home's for the life of the desk.
+    // whole: what it has of home's already.
     HelperDesk(Helper& helper, const Copies& whole) : helper_(helper), whole_(whole) {}
     View read(View a) {
       for (const auto& [of_home, own] : whole_) {
@@ -169,10 +169,9 @@ class DealtHome : public Base {
     void compute(const F& f) {
       helper_.run(f);
     }
-    // After each part.
     void give() {
       helper_.give(changed_.own, changed_.of_home);
-      for (const View& own : std::exchange(parts_, {})) free_room(helper_, own);
+      for (const View& own : parts_) free_room(helper_, own);
     }
 
    private:
@@ -213,9 +212,9 @@ class DealtHome : public Base {
   }
 
   // The device of number i of so many things in order. It may be one that has no helper.
-  int device_of(int64_t i, int64_t count) const {
-    if (settings_.devices >= count) return static_cast<int>(i);
-    return static_cast<int>(std::min(i, count - 1 - i) * 2 * settings_.devices / count);
+  int device_of(int i, int count) const {
+    if (settings_.devices >= count) return i;
+    return std::min(i, count - 1 - i) * 2 * settings_.devices / count;
   }
 
   // Makes those that there can be.
@@ -328,37 +327,42 @@ class DealtHome : public Base {
     });
   }
 
+  // of_helper(helper, its copies, i) or of_home(i) for so many things i. Home does what a helper that is lost has left.
+  template <class OfHelper, class OfHome>
+  void compute_all(int count, const std::vector<Copies>& copies, const OfHelper& of_helper, const OfHome& of_home) {
+    std::vector<char> done(static_cast<size_t>(count), 0);
+    const auto compute = [&](int device, const auto& f) {
+      for (int i = 0; i < count; ++i) {
+        const int chosen = device_of(i, count);
+        if ((copies[static_cast<size_t>(chosen)].empty() ? 0 : chosen) != device) continue;
+        f(i);
+        done[static_cast<size_t>(i)] = 1;
+      }
+    };
+    side_by_side(
+        [&](int device, Helper& helper) {
+          compute(device, [&](int i) { of_helper(helper, copies[static_cast<size_t>(device)], i); });
+        },
+        [&] { compute(0, of_home); });
+    for (int i = 0; i < count; ++i) {
+      if (!done[static_cast<size_t>(i)]) of_home(i);
+    }
+  }
+
   // f(desk, part) for the parts of so many columns. whole: what all parts read, and is_changed says whether home changes.
   template <class F>
   void deal(int64_t columns, std::initializer_list<View> whole, bool is_changed, const F& f) {
-    const std::vector<Copies> copies = broadcast(whole, is_changed);
     const std::vector<Part> parts = parts_of(columns);
-    std::vector<char> done(parts.size(), 0);
-    const auto owner = [&](size_t i) {
-      const int device = device_of(static_cast<int64_t>(i), static_cast<int64_t>(parts.size()));
-      return copies[static_cast<size_t>(device)].empty() ? 0 : device;
-    };
-    HomeDesk own{*this};
-    side_by_side(
-        [&](int device, Helper& helper) {
-          HelperDesk desk(helper, copies[static_cast<size_t>(device)]);
-          for (size_t i = 0; i < parts.size(); ++i) {
-            if (owner(i) != device) continue;
-            f(desk, parts[i]);
-            desk.give();
-            done[i] = 1;
-          }
+    const std::vector<Copies> copies = broadcast(whole, is_changed);
+    HomeDesk of_home{*this};
+    compute_all(
+        static_cast<int>(parts.size()), copies,
+        [&](Helper& helper, const Copies& own, int i) {
+          HelperDesk desk(helper, own);
+          f(desk, parts[static_cast<size_t>(i)]);
+          desk.give();
         },
-        [&] {
-          for (size_t i = 0; i < parts.size(); ++i) {
-            if (owner(i) != 0) continue;
-            f(own, parts[i]);
-            done[i] = 1;
-          }
-        });
-    for (size_t i = 0; i < parts.size(); ++i) {
-      if (!done[i]) f(own, parts[i]);  // of a helper that was lost
-    }
+        [&](int i) { f(of_home, parts[static_cast<size_t>(i)]); });
     leave(copies);
   }
 
@@ -385,25 +389,12 @@ class DealtHome : public Base {
 
   void find_cosines(View x, int64_t width, large::BlockCosines& cosines) {
     const std::vector<Copies> copies = broadcast({x}, false);
-    const int groups = std::max(1, cosines.blocks() / kRowsAtOnce);
-    const auto owner = [&](int g) {
-      const int device = device_of(g, groups);
-      return copies[static_cast<size_t>(device)].empty() ? 0 : device;
-    };
-    side_by_side(
-        [&](int device, Helper& helper) {
-          helper.run([&](auto& backend) {
-            const View own = copies[static_cast<size_t>(device)].front().own;
-            for (int g = 0; g < groups; ++g) {
-              if (owner(g) == device) cosines_of_group(backend, own, width, g, cosines);
-            }
-          });
+    compute_all(
+        std::max(1, cosines.blocks() / kRowsAtOnce), copies,
+        [&](Helper& helper, const Copies& own, int g) {
+          helper.run([&](auto& backend) { cosines_of_group(backend, own.front().own, width, g, cosines); });
         },
-        [&] {
-          for (int g = 0; g < groups; ++g) {
-            if (owner(g) == 0) cosines_of_group(static_cast<Base&>(*this), x, width, g, cosines);
-          }
-        });
+        [&](int g) { cosines_of_group(static_cast<Base&>(*this), x, width, g, cosines); });
     leave(copies);
   }
 
