@@ -299,7 +299,7 @@ class DealtHome : public Base {
 
   // f(device, helper) on a thread for each helper, and of_home() on this one. Throws LargeStop of any of them.
   template <class F, class OfHome>
-  void side_by_side(const F& f, const OfHome& of_home) {
+  void on_all_devices(const F& f, const OfHome& of_home) {
     std::vector<std::exception_ptr> failures(static_cast<size_t>(settings_.devices));
     const auto guarded = [&](size_t device, const auto& work) {
       try {
@@ -339,7 +339,7 @@ class DealtHome : public Base {
         done[static_cast<size_t>(i)] = 1;
       }
     };
-    side_by_side(
+    on_all_devices(
         [&](int device, Helper& helper) {
           compute(device, [&](int i) { of_helper(helper, copies[static_cast<size_t>(device)], i); });
         },

@@ -188,30 +188,23 @@ class StreamedSweeps {
     own.f = f_room_;
     own.positive = columns_before(shown_[0]) + columns_before(shown_[1]);
     own.places = nullptr;
-    const std::vector<large::BlockPair>& list = kept(step, pairs);
-    own.pairs = list.data();
-    own.count = static_cast<int>(list.size());
+    const std::vector<large::BlockPair> in_room = numbered_in_room(step, pairs);
+    own.pairs = in_room.data();
+    own.count = static_cast<int>(in_room.size());
     inner_.p_step(own);
   }
 
-  // The pairs by the blocks' numbers in the room. Lists stay where they are, because the inner back end knows their
-  // addresses.
-  const std::vector<large::BlockPair>& kept(const large::PStep<E>& step, const std::vector<large::BlockPair>& pairs) {
+  // The pairs by the blocks' numbers in the room.
+  std::vector<large::BlockPair> numbered_in_room(const large::PStep<E>& step,
+                                                 const std::vector<large::BlockPair>& pairs) const {
     const auto number = [&](int block) {
       const int64_t column = step.place(block);
       const Shown& shown = shown_[column < shown_[0].columns.first || column >= shown_[0].columns.end() ? 1 : 0];
       return static_cast<int>((column - shown.columns.first + shown.at) / step.width);
     };
-    std::vector<int> key;
-    for (const large::BlockPair pair : pairs) {
-      key.push_back(number(pair.p));
-      key.push_back(number(pair.q));
-    }
-    std::vector<large::BlockPair>& list = lists_[key];
-    if (list.empty()) {
-      for (size_t i = 0; i < key.size(); i += 2) list.push_back({key[i], key[i + 1]});
-    }
-    return list;
+    std::vector<large::BlockPair> in_room;
+    for (const large::BlockPair pair : pairs) in_room.push_back({number(pair.p), number(pair.q)});
+    return in_room;
   }
 
   // The cosines of the first panel shown with both.
@@ -237,7 +230,6 @@ class StreamedSweeps {
   View x_room_, v_room_;
   int32_t* f_room_ = nullptr;
   std::array<Shown, 2> shown_;
-  std::map<std::vector<int>, std::vector<large::BlockPair>> lists_;
   int known_rows_ = 0;  // of the blocks' cosines
 };
 

@@ -919,37 +919,37 @@ void CudaLargeBackend<E>::p_steps(const std::vector<large::PStep<E>>& steps) {
 // a multiprocessor a pair, which postmultiplications leave alone: beside them a block would be late.
 template <class E>
 void CudaLargeBackend<E>::compute_by_halves(const large::PStep<E>* steps, const StepHalves& halves) {
-  const std::vector<CallOfHalf> calls = calls_of(steps, halves);
+  const std::vector<CallsOfHalves> calls = calls_of(steps, halves);
   std::vector<cudaEvent_t*> marks;  // of half 0
   for (size_t t = 0; t < halves.steps; ++t) marks.push_back(clock_.marks_of_p_step(true));
-  SideBySide beside(lane_);
+  TwoStreams streams(lane_);
   const auto mark = [&](size_t t, int half, int i) {
     if (half > 0 || marks[t] == nullptr) return;
-    require(cudaEventRecord(marks[t][i], beside.stream(half)), "recording an event");
+    require(cudaEventRecord(marks[t][i], streams.of(half)), "recording an event");
   };
   const auto gram_and_rotations = [&](size_t t, int half) {
     mark(t, half, 0);
-    require(launch_gram_matrices(calls[t][half], lane_.limits, beside.stream(half)), "launching a p-step");
+    require(launch_gram_matrices(calls[t][half], lane_.limits, streams.of(half)), "launching a p-step");
     mark(t, half, 1);
-    beside.pass_on(half);
-    require(launch_rotations(calls[t][half], lane_.limits, beside.stream(half)), "launching a p-step");
+    streams.pass_on(half);
+    require(launch_rotations(calls[t][half], lane_.limits, streams.of(half)), "launching a p-step");
   };
   for (int half : {0, 1}) {
-    beside.await_other(half);
+    streams.await_other(half);
     gram_and_rotations(0, half);
   }
   for (size_t t = 0; t < halves.steps; ++t) {
     for (int half : {0, 1}) {
       GramStepLimits limits = lane_.limits;
       limits.multiprocessors = std::max(1, limits.multiprocessors - calls[t][1 - half].count);
-      beside.await_other(half);
+      streams.await_other(half);
       mark(t, half, 2);
-      require(launch_postmultiplication(calls[t][half], limits, beside.stream(half)), "launching a p-step");
+      require(launch_postmultiplication(calls[t][half], limits, streams.of(half)), "launching a p-step");
       mark(t, half, 3);
       if (t + 1 < halves.steps) {
         gram_and_rotations(t + 1, half);
       } else {
-        beside.pass_on(half);
+        streams.pass_on(half);
       }
     }
     count_p_step(steps[t]);
@@ -957,7 +957,8 @@ void CudaLargeBackend<E>::compute_by_halves(const large::PStep<E>* steps, const 
 }
 
 template <class E>
-auto CudaLargeBackend<E>::calls_of(const large::PStep<E>* steps, const StepHalves& halves) -> std::vector<CallOfHalf> {
+auto CudaLargeBackend<E>::calls_of(const large::PStep<E>* steps, const StepHalves& halves)
+    -> std::vector<CallsOfHalves> {
   std::vector<std::array<std::vector<large::BlockPair>, 2>> pairs(halves.steps);
   int64_t most[2] = {0, 0};
   for (size_t t = 0; t < halves.steps; ++t) {
@@ -967,7 +968,7 @@ auto CudaLargeBackend<E>::calls_of(const large::PStep<E>* steps, const StepHalve
     for (int half : {0, 1}) most[half] = std::max(most[half], static_cast<int64_t>(pairs[t][half].size()));
   }
   const uint64_t of_first = reserve_p_step(steps->width, {most[0], most[1]}, kMostPartsByHalves);
-  std::vector<CallOfHalf> calls(halves.steps);
+  std::vector<CallsOfHalves> calls(halves.steps);
   for (size_t t = 0; t < halves.steps; ++t) {
     for (int half : {0, 1}) calls[t][half] = call_of(steps[t], std::move(pairs[t][half]));
     calls[t][1].workspace = p_step_workspace_ + of_first;

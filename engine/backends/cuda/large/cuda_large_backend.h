@@ -7,7 +7,8 @@
 // Gram matrix of the columns that W made, which are no longer nearly parallel. That costs sweeps where
 // columns depend on each other, which a QR before has made rare.
 //
-// One stream; one allocation for all of it. The device is current on the calling thread.
+// One stream, and a second one in p-steps by halves; one allocation for all of it. The device is current on the calling
+// thread.
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_CUDA_LARGE_BACKEND_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_CUDA_LARGE_BACKEND_H_
 
@@ -252,7 +253,7 @@ class CudaLargeBackend {
   void convert_out(DType dtype, View a, int64_t first, int64_t count, const Lines& lines, char* staging,
                    bool conjugated);
 
-  using CallOfHalf = std::array<GramStepCall<E>, 2>;
+  using CallsOfHalves = std::array<GramStepCall<E>, 2>;
   static int columns_of_pair(int64_t width) { return width <= 32 ? 64 : 128; }
   static int64_t blocks_of(const large::PStep<E>& step) {
     return std::max<int64_t>(2, (step.x.cols + step.width - 1) / step.width);
@@ -269,7 +270,7 @@ class CudaLargeBackend {
   const GramStepPair* pairs_on_device(std::vector<large::BlockPair> pairs);
   GramStepCall<E> call_of(const large::PStep<E>& step, std::vector<large::BlockPair> pairs);
   // Calls of the p-steps for which the halves last.
-  std::vector<CallOfHalf> calls_of(const large::PStep<E>* steps, const StepHalves& halves);
+  std::vector<CallsOfHalves> calls_of(const large::PStep<E>* steps, const StepHalves& halves);
   void compute_by_halves(const large::PStep<E>* steps, const StepHalves& halves);
   void count_p_step(const large::PStep<E>& step);
 

@@ -108,15 +108,15 @@ void LargeLane::release() {
   (void)cudaGetLastError();
 }
 
-SideBySide::~SideBySide() {
+TwoStreams::~TwoStreams() {
   (void)cudaEventRecord(lane_.passed_on[1], lane_.beside);
   (void)cudaStreamWaitEvent(lane_.stream, lane_.passed_on[1], 0);
 }
 
-void SideBySide::pass_on(int i) { require(cudaEventRecord(lane_.passed_on[i], stream(i)), "recording an event"); }
+void TwoStreams::pass_on(int i) { require(cudaEventRecord(lane_.passed_on[i], of(i)), "recording an event"); }
 
-void SideBySide::await_other(int i) {
-  require(cudaStreamWaitEvent(stream(i), lane_.passed_on[1 - i], 0), "waiting for an event");
+void TwoStreams::await_other(int i) {
+  require(cudaStreamWaitEvent(of(i), lane_.passed_on[1 - i], 0), "waiting for an event");
 }
 
 std::unique_ptr<LargeLane> take_lane(int device) {

@@ -33,7 +33,7 @@ struct LargeLane {
   int device;
   GramStepLimits limits;
   cudaStream_t stream = nullptr;  // of the lowest priority: batches of other streams go first
-  cudaStream_t beside = nullptr;  // of the same; SideBySide has it
+  cudaStream_t beside = nullptr;  // of the same; TwoStreams has it
   cublasHandle_t cublas = nullptr;
   cusolverDnHandle_t cusolver = nullptr;
   cusolverDnParams_t params = nullptr;
@@ -41,7 +41,7 @@ struct LargeLane {
   TransferThreads transfers;
   cudaEvent_t transferred[kLargeTransferThreads] = {};  // of a slot
   cudaEvent_t waited = nullptr;                         // who waits for it sleeps
-  cudaEvent_t passed_on[2] = {};                        // SideBySide's
+  cudaEvent_t passed_on[2] = {};                        // TwoStreams's
 
  private:
   void release();
@@ -49,15 +49,15 @@ struct LargeLane {
 
 // Work in two streams of a lane, which take turns: its own, 0, and one beside it, 1. The lane's own stream goes on behind
 // both when the object's life ends.
-class SideBySide {
+class TwoStreams {
  public:
   // Stream 0 is first.
-  explicit SideBySide(LargeLane& lane) : lane_(lane) {}
-  ~SideBySide();
-  SideBySide(const SideBySide&) = delete;
-  SideBySide& operator=(const SideBySide&) = delete;
+  explicit TwoStreams(LargeLane& lane) : lane_(lane) {}
+  ~TwoStreams();
+  TwoStreams(const TwoStreams&) = delete;
+  TwoStreams& operator=(const TwoStreams&) = delete;
 
-  cudaStream_t stream(int i) const { return i == 0 ? lane_.stream : lane_.beside; }
+  cudaStream_t of(int i) const { return i == 0 ? lane_.stream : lane_.beside; }
   // The other stream's next await_other() waits for all of this stream so far. Both throw large::LargeStop.
   void pass_on(int i);
   void await_other(int i);
