@@ -80,9 +80,7 @@ class CudaRingEngine final : public LargeEngine {
   }
 
   double predicted_seconds(const LargePlan& plan) const override {
-    large::WorkSpeeds speeds = cuda::cuda_work_speeds();
-    speeds.sweeps.operations *= static_cast<double>(ordinals_.size());
-    return large::predicted_seconds(plan, speeds);
+    return large::predicted_seconds(plan, cuda::cuda_ring_work_speeds(static_cast<int>(ordinals_.size())));
   }
 
   uint64_t state_bytes(const LargePlan& plan) const override { return api_->large_state_bytes(&plan); }

@@ -23,6 +23,7 @@
 #include <concepts>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -77,8 +78,8 @@ class RingBackend {
   struct Settings {
     int members = 1;  // is_ring_size(); the devices are 0 .. members - 1
     std::chrono::milliseconds deadline{600'000};
-    bool checkpoints = true;   // after each sweep; else a loss costs all sweeps
-    double sweep_speedup = 1;  // of the members over Home alone, for the progress
+    bool checkpoints = true;                       // after each sweep; else a loss costs all sweeps
+    std::optional<large::WorkSpeeds> speeds = {};  // of the ring, for the progress; none: Home's
   };
 
   // home and watch must outlive it.
@@ -108,11 +109,7 @@ class RingBackend {
   void release(View view) { at_home().release(view); }
   void stage(const char* name) { home_.stage(name); }
   void sync() { at_home().sync(); }
-  large::WorkSpeeds work_speeds() const {
-    large::WorkSpeeds speeds = home_.work_speeds();
-    speeds.sweeps.operations *= settings_.sweep_speedup;
-    return speeds;
-  }
+  large::WorkSpeeds work_speeds() const { return settings_.speeds ? *settings_.speeds : home_.work_speeds(); }
   auto tall_operand(const LargePlan& plan, const LargeOperands& operands) requires requires(Home& home) {
     home.tall_operand(plan, operands);
   }

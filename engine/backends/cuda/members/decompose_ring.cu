@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/algorithms/large/large_driver.h"
+#include "engine/backends/cuda/device/cuda_work_speeds.h"
 #include "engine/backends/cuda/large/cuda_large_backend.h"
 #include "engine/backends/cuda/large/decompose_large.h"
 #include "engine/backends/cuda/members/cuda_helper.h"
@@ -56,7 +57,7 @@ LargeOutcome run(const Ring& ring, Home& home, const Make& make, bool checkpoint
   settings.members = static_cast<int>(ring.devices.size());
   settings.deadline = kDeadline;
   settings.checkpoints = checkpoints;
-  settings.sweep_speedup = settings.members;
+  settings.speeds = cuda_ring_work_speeds(settings.members);
   Backend backend(home, make, settings, watch);
   LargeOutcome outcome;
   if constexpr (large::HermitianBackend<Home>) {
