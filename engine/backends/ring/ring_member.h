@@ -66,6 +66,8 @@ enum class RingMark : uint8_t { kDone, kSent };
 // and
 //   void p_step(step)                        of PStep, x.data, f, v.data and both ld are the member's to fill in. With
 //                                            places: column c of slot s is column s * slot_columns + c
+//   void p_steps(steps)                      where it has that: p_step() of each, a std::vector, in their order. They
+//                                            are all between two swaps
 //   void reset_counters(); PStepCounters read_counters()      the second waits
 //   void tell(phases)                        adds the times of its p-steps
 //   void stop()                              from any thread, at any time: what runs may end early, by throwing
