@@ -24,13 +24,12 @@ inline large::WorkSpeeds cuda_work_speeds() {
   return speeds;
 }
 
-// Those of so many GPUs together. Two have 1.5 to 1.75 times the speed of one, and four 2 to 2.9 times, in sweeps and in
-// products of n = 8192 and 16384 (decisions/0017).
+// Those of so many GPUs together, by device_ring_bench at n = 8192 and 16384. In sweeps two have 1.75 times the speed of
+// one, and four 2 to 2.9 times. The finish is products: there two have 1.35 to 1.65 times, and four 1.4 to 1.5.
 inline large::WorkSpeeds cuda_ring_work_speeds(int gpus) {
-  const double faster = std::pow(gpus, 0.75);
   large::WorkSpeeds speeds = cuda_work_speeds();
-  speeds.sweeps.operations *= faster;
-  speeds.products.operations *= faster;
+  speeds.sweeps.operations *= std::pow(gpus, 0.75);
+  speeds.products.operations *= std::sqrt(gpus);
   return speeds;
 }
 

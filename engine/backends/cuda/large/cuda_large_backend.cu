@@ -27,7 +27,7 @@ using large::LargeStop;
 constexpr int kCosineBlocks = 8;
 
 // Members compute p-steps by halves up to so many pairs of a member of four. With more, the rotations are too small a part
-// of a p-step. The halves of one GPU alone take longer than the whole.
+// of a p-step. One GPU alone has whole p-steps (decisions/0017).
 constexpr int kMostPairsByHalves = 24;
 // Parts of a Gram matrix, GramStepParts::most, in p-steps by halves.
 constexpr int kMostPartsByHalves = 16;
