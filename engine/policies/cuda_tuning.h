@@ -71,7 +71,7 @@ inline constexpr int64_t kWorkspaceBlocks = 264;
 inline constexpr int64_t kSideBySideBytes = int64_t{2} << 30;
 
 // Large matrices: threads that transfer between the caller's memory and the device, for each matrix under way.
-inline constexpr int kLargeTransferThreads = 8;
+inline constexpr int kLargeTransferThreads = 10;
 // Large matrices: a pair of blocks that nothing has changed since it was found orthogonal is not looked at again.
 inline constexpr bool kSkipUnchangedPairs = true;
 

@@ -1,11 +1,13 @@
 #include "server/large/large_job.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "server/base/heap.h"
 #include "server/base/log.h"
+#include "server/large/pages_ahead.h"
 #include "server/large/watched_states.h"
 #include "server/validate/validate_large.h"
 
@@ -435,6 +437,8 @@ bool LargeJob::run(int device, Reservation memory) {
   control.states = states != nullptr ? &watched_states : nullptr;
   LargeOutcome outcome;
   if (blocks->map_results(plan)) {
+    std::optional<PagesAhead> ahead;  // beside a GPU the host's processors are idle
+    if (control.device_room > 0) ahead.emplace(blocks->results());
     outcome = stages_->runner->device(device).engine->decompose(plan, blocks->operands(plan), control);
   } else {
     outcome.status = LargeStatus::kOutOfMemory;

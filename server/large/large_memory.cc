@@ -73,6 +73,12 @@ LargeOperands LargeMemory::operands(const LargePlan& plan) const {
   return out;
 }
 
+std::vector<std::span<std::byte>> LargeMemory::results() const {
+  std::vector<std::span<std::byte>> all;
+  for (const MappedBlock& r : results_) all.emplace_back(reinterpret_cast<std::byte*>(r.data()), r.size());
+  return all;
+}
+
 std::deque<std::shared_ptr<const ResultPiece>> LargeMemory::take_results() {
   std::deque<std::shared_ptr<const ResultPiece>> pieces;
   for (size_t i = 0; i < kLargeResults; ++i) {

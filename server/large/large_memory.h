@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -65,6 +66,7 @@ class LargeMemory {
   const MappedBlock& operand() const { return operand_; }
   const MappedBlock& result(LargeResult r) const { return results_[static_cast<size_t>(r)]; }
   LargeOperands operands(const LargePlan& plan) const;
+  std::vector<std::span<std::byte>> results() const;  // in the order of LargeResult
   void hold(Reservation more) { reservation_.join(std::move(more)); }
   // Maps the results, which begin as zeros. False where the system has no room.
   bool map_results(const LargePlan& plan);

@@ -66,6 +66,29 @@ TEST(NpyOutput, GetsItsNameWhenItIsComplete) {
             npy_header("f8", {2, 3}, true) + std::string(reinterpret_cast<const char*>(numbers.data()), 48));
 }
 
+TEST(NpyOutput, IsFilledWhileItIsWritten) {
+  constexpr size_t kPieces = 64, kPiece = 64 << 10;
+  const Folder folder;
+  std::string expected;
+  {
+    const auto file = NpyOutput::make(folder / "u.npy", "u1", {kPieces * kPiece}, false, kPieces * kPiece);
+    const auto memory = NpyOutput::make("", "u1", {1}, false, 1);
+    ASSERT_TRUE(file.ok() && memory.ok());
+    {
+      const WriteBehind behind({file->get(), memory->get()});
+      for (size_t i = 0; i < kPieces; ++i) {
+        std::memset((*file)->data().data() + i * kPiece, static_cast<int>(i + 1), kPiece);
+        (*file)->begin_writing();
+        expected.append(kPiece, static_cast<char>(i + 1));
+      }
+    }
+    ASSERT_TRUE(commit({file->get(), memory->get()}).ok());
+  }
+  const std::string found = contents(folder / "u.npy");
+  ASSERT_GE(found.size(), expected.size());
+  EXPECT_TRUE(found.substr(found.size() - expected.size()) == expected);
+}
+
 TEST(NpyOutput, IsGoneWithoutThat) {
   const Folder folder;
   {

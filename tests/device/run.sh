@@ -176,17 +176,24 @@ python_clients() {
   done
 }
 
-# The times of one large matrix, from svdctl's JSON to the lines that to_benchmarks.py reads.
+# The times of one large matrix, as the lines that to_benchmarks.py reads: of svdctl's whole process, and of its JSON.
+#   large_times COMMAND FILE...
 large_times() {
+  local began ended
+  rm -f "$out"/large/x.*.npy  # to remove a file that is replaced takes longer than some calls
+  began=$(date +%s.%N)
+  "$bin/svdctl" "$@" -o "$out/large/x" --json --address "$address" > "$out/large/report.json" || return 1
+  ended=$(date +%s.%N)
   python3 -c '
 import json, sys
-report = json.load(sys.stdin)["files"][0]
+report = json.load(open(sys.argv[1]))["files"][0]
 shape = "x".join(str(size) for size in report["shape"])
-print(shape, report["dtype"], "in %.4g s:" % report["seconds"], *report["methods"], "on", report["devices"][0] + ";",
-      *report["statuses"])
+print(shape, report["dtype"], "in %.4g s:" % (float(sys.argv[3]) - float(sys.argv[2])), *report["methods"], "on",
+      report["devices"][0] + ";", *report["statuses"])
 print("upload %(upload_seconds).3g s, queue %(queue_seconds).3g s, compute %(compute_seconds).3g s, "
-      "download %(download_seconds).3g s" % report["server"])
-print("certificate", json.dumps(report["certificate"]))'
+      "download %(download_seconds).3g s" % report["server"])' "$out/large/report.json" "$began" "$ended"
+  "$bin/svdctl" "$@" --certificate --json --address "$address" |
+    python3 -c 'import json, sys; print("certificate", json.dumps(json.load(sys.stdin)["files"][0]["certificate"]))'
 }
 
 # Large matrices through the service, each by svdctl from a file and back into files. Then a small call beside one, and
@@ -202,16 +209,14 @@ np.save(f"{sys.argv[1]}/j.npy", np.where(np.arange(2048) % 3, 1, -1))
 PY
   start svdserve --metrics-listen= --max-large-bytes=16GiB
   server_address=$address
-  for n in 2048 2048 8192; do
+  for n in 2048 2048 8192 8192; do
     echo "svd:"
-    "$bin/svdctl" svd "$folder/$n.npy" -o "$folder/x" --certificate --json --address "$server_address" |
-      large_times || return 1
+    large_times svd "$folder/$n.npy" || return 1
   done
   echo "hsvd:"
-  "$bin/svdctl" hsvd "$folder/2048.npy" "$folder/j.npy" -o "$folder/x" --certificate --json \
-    --address "$server_address" | large_times || return 1
+  large_times hsvd "$folder/2048.npy" "$folder/j.npy" || return 1
   echo "small calls while a factor of 8192 x 8192 is computed:"
-  (for _ in 1 2 3 4; do "$bin/svdctl" svd "$folder/8192.npy" --s "$folder/s.npy" --method jacobi --address "$server_address"; done) &
+  (for _ in 1 2 3 4; do "$bin/svdctl" svd "$folder/8192.npy" --s "$folder/s.npy" --method jacobi --quiet --address "$server_address"; done) &
   local factors=$!
   sleep 4
   "$bin/svdctl" latency --rounds 3 --calls 300 --address "$server_address"

@@ -106,10 +106,10 @@ struct Panel {
     block.run([&](FiberBlock::Thread thread) {
       const auto read = [&](int i, int k) { return i < rows ? q[static_cast<size_t>(k * rows + i)] : from_real<E>(0); };
       const auto store = [&](int i, int k, E x) { top[i * N + k] = x; };
-      if (!panel_reflectors<FiberUnit, N>(thread, g.data(), r1.data(), shared, read, store, t.data(), r.data(), N,
-                                          m.data())) {
+      if (!panel_reflectors<FiberUnit, N>(thread, g.data(), shared, read, store, t.data(), r.data(), N, m.data())) {
         sound = false;
       }
+      triangle_of_panel<FiberUnit, N>(thread, r1.data(), r.data(), N);
     });
     by_rows([&](E(&x)[N], int i) {
       if (i >= N) return multiply_row(x, m.data());

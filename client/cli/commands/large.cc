@@ -68,7 +68,14 @@ class LargeResults {
     return {part(*s_, sizes_.values_bytes), part(*u_, sizes_.left_bytes), part(*vh_, sizes_.right_bytes)};
   }
   std::span<const std::byte> values() const { return s_->data(); }
-  Status commit_all(const std::stop_token& stop) { return commit({u_.get(), s_.get(), vh_.get()}, stop); }
+  // Results begin to arrive.
+  void begin() {
+    if (!behind_) behind_.emplace(std::vector<const NpyOutput*>{u_.get(), s_.get(), vh_.get()});
+  }
+  Status commit_all(const std::stop_token& stop) {
+    behind_.reset();
+    return commit({u_.get(), s_.get(), vh_.get()}, stop);
+  }
 
  private:
   static Status open(const MatrixStack& stack, const std::string& path, const std::string& type,
@@ -85,6 +92,7 @@ class LargeResults {
 
   client::LargeSizes sizes_;
   std::unique_ptr<NpyOutput> u_, s_, vh_;
+  std::optional<WriteBehind> behind_;  // last: it uses the others
 };
 
 // The status with the matrix in the place of a field that the matrix is behind. `place`: see place_of().
@@ -150,7 +158,10 @@ class LargeRun {
     std::optional<std::chrono::steady_clock::time_point> deadline;
     if (call.timeout) deadline = first_begin + *call.timeout;
     ProgressBar bar;
-    wanted_.progress = [&bar](const client::LargeProgress& p) { bar.show(p); };
+    wanted_.progress = [this, &bar](const client::LargeProgress& p) {
+      if (p.stage == client::LargeStage::kDownload) results_.begin();
+      bar.show(p);
+    };
     for (int64_t i = 0; i < stack_.batch.count; ++i) {
       select(i);
       const auto begin = std::chrono::steady_clock::now();

@@ -9,11 +9,16 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <climits>
+#include <condition_variable>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <mutex>
+#include <system_error>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "client/cli/files/file_error.h"
@@ -26,6 +31,7 @@ using client::Result;
 using client::Status;
 
 constexpr int kPatienceMs = 50;  // between two looks at whether to stop
+constexpr std::chrono::milliseconds kBetweenWrites(20);
 
 Status stopped(const std::string& path) {
   return {.code = client::Code::kCancelled, .message = "interrupted while writing " + path};
@@ -124,23 +130,20 @@ Result<int> NpyOutput::create_file() {
 }
 
 Status NpyOutput::map_file(const std::string& head, size_t bytes) {
-  int fd = -1;
   if (bytes > SIZE_MAX - head.size()) return file_error("reserve space for", target_.path, EFBIG);
   mapped_bytes_ = std::max<size_t>(head.size() + bytes, 1);
   if (!target_.file.empty()) {
     const auto created = create_file();
     if (!created.ok()) return created.status();
-    fd = *created;
+    descriptor_ = *created;
     // A page of a mapped file that finds no room on the disk would be a SIGBUS.
-    if (const int error = ::posix_fallocate(fd, 0, static_cast<off_t>(mapped_bytes_)); error != 0) {
-      ::close(fd);
+    if (const int error = ::posix_fallocate(descriptor_, 0, static_cast<off_t>(mapped_bytes_)); error != 0) {
       return file_error("reserve space for", unfinished_, error);
     }
   }
-  const int flags = fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE : MAP_SHARED;
-  void* const at = ::mmap(nullptr, mapped_bytes_, PROT_READ | PROT_WRITE, flags, fd, 0);
+  const int flags = descriptor_ < 0 ? MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE : MAP_SHARED;
+  void* const at = ::mmap(nullptr, mapped_bytes_, PROT_READ | PROT_WRITE, flags, descriptor_, 0);
   const int error = errno;
-  if (fd >= 0) ::close(fd);
   if (at == MAP_FAILED) return file_error("map", unfinished_.empty() ? "memory for a result" : unfinished_, error);
   mapped_ = at;
   std::memcpy(at, head.data(), head.size());
@@ -180,9 +183,30 @@ Status NpyOutput::finish() {
   return {};
 }
 
+void NpyOutput::begin_writing() const {
+  // It does not wait, so that errors are left for sync().
+  if (descriptor_ >= 0) (void)::sync_file_range(descriptor_, 0, 0, SYNC_FILE_RANGE_WRITE);
+}
+
 NpyOutput::~NpyOutput() {
   if (mapped_ != nullptr) ::munmap(mapped_, mapped_bytes_);
+  if (descriptor_ >= 0) ::close(descriptor_);
   if (!unfinished_.empty()) ::unlink(unfinished_.c_str());
+}
+
+WriteBehind::WriteBehind(std::vector<const NpyOutput*> outputs) {
+  try {
+    thread_ = std::jthread([outputs = std::move(outputs)](const std::stop_token& stop) {
+      std::mutex mutex;
+      std::condition_variable_any ended;
+      std::unique_lock lock(mutex);
+      while (!stop.stop_requested()) {
+        for (const NpyOutput* out : outputs) out->begin_writing();
+        ended.wait_for(lock, stop, kBetweenWrites, [] { return false; });
+      }
+    });
+  } catch (const std::system_error&) {  // at a limit of threads
+  }
 }
 
 Status commit(const std::vector<NpyOutput*>& outputs, std::stop_token stop) {

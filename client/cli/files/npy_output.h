@@ -8,6 +8,7 @@
 #include <span>
 #include <stop_token>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "client/cli/files/output_target.h"
@@ -31,6 +32,8 @@ class NpyOutput {
   NpyOutput& operator=(const NpyOutput&) = delete;
 
   std::span<std::byte> data() const { return data_; }
+  // Begins to write what was put into the file to its disk. Another thread may put in more meanwhile.
+  void begin_writing() const;
 
  private:
   friend client::Status commit(const std::vector<NpyOutput*>& outputs, std::stop_token stop);
@@ -44,9 +47,20 @@ class NpyOutput {
 
   OutputTarget target_;
   std::string unfinished_;  // empty: no file, or none any more
+  int descriptor_ = -1;     // of the file
   void* mapped_ = nullptr;
   size_t mapped_bytes_ = 0;
   std::span<std::byte> data_;
+};
+
+// While it lives, files are written to their disk as they are filled. Otherwise commit() waits for all of it. The outputs
+// must outlive it.
+class WriteBehind {
+ public:
+  explicit WriteBehind(std::vector<const NpyOutput*> outputs);
+
+ private:
+  std::jthread thread_;
 };
 
 // Puts all in place, or none: what a disk or a device can refuse comes before any file gets its name. A stop ends

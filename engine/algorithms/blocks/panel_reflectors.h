@@ -4,7 +4,8 @@
 //
 //   G = P^H P,  G = R_1^H R_1,  Q_1 = P R_1^-1                    factor_gram(), row by row
 //   Q_1^H Q_1 = R_2^H R_2,  Q = Q_1 R_2^-1                        so P = Q R_2 R_1, and Q is orthonormal
-//   Q - [S; 0] = V U,  T = -U S^H V_1^-H,  R = S R_2 R_1          panel_reflectors(); V_1 the first n rows of V
+//   Q - [S; 0] = V U,  T = -U S^H V_1^-H,  S R_2                  panel_reflectors(); V_1 the first n rows of V
+//   R = S R_2 R_1                                                 triangle_of_panel(), which nothing else waits for
 //   V = Q_1 M below V_1,  M = R_2^-1 U^-1                         row by row
 //
 // S is diagonal with entries of modulus one, the negative phases of the pivots. So every pivot of U is at least one in
@@ -45,6 +46,12 @@ SVD_HD double negative(double x) { return -x; }
 SVD_HD Complex negative(Complex x) { return {-x.re, -x.im}; }
 SVD_HD double reciprocal(double x) { return 1 / x; }
 SVD_HD Complex reciprocal(Complex x) { return times_real(conjugate(x), 1 / squared_modulus(x)); }
+// -x / |x|, and -1 for zero.
+SVD_HD double negative_phase(double x) { return x < 0 ? 1 : -1; }
+SVD_HD Complex negative_phase(Complex x) {
+  const double size = std::sqrt(squared_modulus(x));
+  return size > 0 ? times_real(x, -1 / size) : from_real<Complex>(-1);
+}
 
 // Memory that the threads share. Squares are N x kLd, by rows.
 template <class E, int N>
@@ -288,14 +295,20 @@ SVD_HD bool factor_gram(const Threads& threads, const E* g, double most, const P
     return memory.reciprocals[j] = from_real<E>(1 / pivot);
   });
   factor_blocks<Unit, N>(threads, a[0], memory);
+  // Nothing is stored before all is read: a store may be where the next entry is read, as far as a compiler knows.
   double sum = 0;
+  E of_inverse[N / kTile][2];
   each_entry<N>(threads, [&](int i, int k, int b, int e) {
-    const double by = std::sqrt(real_part(memory.reciprocals[i]));
-    r[i * kLd + k] = i <= k ? times_real(a[0][b][e], by * memory.norms[k]) : from_real<E>(0);
+    const double by = std::sqrt(real_part(memory.reciprocals[i])), norm = memory.norms[k];
     // R^-1 with unit columns of R is L^-H over the roots of the pivots.
     const E entry = i == k ? from_real<E>(by) : i > k ? times_real(conjugate(a[0][b][e]), by) : from_real<E>(0);
     sum += squared_modulus(entry);
-    inverse[k * kLd + i] = times_real(entry, 1 / memory.norms[k]);
+    of_inverse[b][e] = times_real(entry, 1 / norm);
+    a[0][b][e] = i <= k ? times_real(a[0][b][e], by * norm) : from_real<E>(0);
+  });
+  each_entry<N>(threads, [&](int i, int k, int b, int e) {
+    r[i * kLd + k] = a[0][b][e];
+    inverse[k * kLd + i] = of_inverse[b][e];
   });
   // |R|_F of unit columns is the root of N.
   memory.parts[threads.index()] = sum;
@@ -351,38 +364,38 @@ SVD_HD void multiply_row(E (&x)[N], const E* m) {
 template <class Unit, int N, class E, class Threads, class Store>
 SVD_HD void store_multipliers(const Threads& threads, const E* lower, const E (&beyond)[N / kTile][2], int row,
                               const E* tiles, Store store, E* m) {
-  constexpr int kLd = N + 4;
+  constexpr int kLd = N + 4, kTiles = N / kTile;
   const TilePlace at(threads);
-  SVD_UNROLL for (int b = 0; b < N / kTile; ++b) {
+  E own[kTiles][2], of_m[kTiles][2];  // stored when all is read: see factor_gram()
+  SVD_UNROLL for (int b = 0; b < kTiles; ++b) {
     const E* const tile = tiles + kTile * kTile * b;
+    SVD_UNROLL for (int e = 0; e < 2; ++e) own[b][e] = of_m[b][e] = from_real<E>(0);
     if (at.warp > b && at.row() < N) {
-      E product[2] = {from_real<E>(0), from_real<E>(0)};
-      const E* const own = lower + at.row() * kLd + at.column(b, 0);
-      add_tile_product<Unit>(threads, product, own[0], own[1], tile, kTile);
-      SVD_UNROLL for (int e = 0; e < 2; ++e) store(at.row(), at.column(b, e), product[e]);
+      const E* const multipliers = lower + at.row() * kLd + at.column(b, 0);
+      add_tile_product<Unit>(threads, own[b], multipliers[0], multipliers[1], tile, kTile);
+    } else if (at.warp == b) {
+      SVD_UNROLL for (int e = 0; e < 2; ++e) own[b][e] = tile[kTile * at.g + 2 * at.t + e];
     }
-    if (at.warp == b) {
-      SVD_UNROLL for (int e = 0; e < 2; ++e) {
-        if (2 * at.t + e < at.g) store(at.row(), at.column(b, e), tile[kTile * at.g + 2 * at.t + e]);
-      }
-    }
-    if (row >= 0) {
-      E product[2] = {from_real<E>(0), from_real<E>(0)};
-      add_tile_product<Unit>(threads, product, beyond[b][0], beyond[b][1], tile, kTile);
-      SVD_UNROLL for (int e = 0; e < 2; ++e) {
-        const int k = at.column(b, e);
-        m[row * N + k] = row <= k ? product[e] : from_real<E>(0);
-      }
+    if (row >= 0) add_tile_product<Unit>(threads, of_m[b], beyond[b][0], beyond[b][1], tile, kTile);
+  }
+  each_entry<N>(threads, [&](int i, int k, int b, int e) {
+    if (k < i) store(i, k, own[b][e]);
+  });
+  if (row < 0) return;
+  SVD_UNROLL for (int b = 0; b < kTiles; ++b) {
+    SVD_UNROLL for (int e = 0; e < 2; ++e) {
+      const int k = at.column(b, e);
+      m[row * N + k] = row <= k ? of_m[b][e] : from_real<E>(0);
     }
   }
 }
 
-// From Q_1^H Q_1 (g, by columns), R_1 (by rows), and Q_1's first N rows, which top(i, j) reads. Results are T and R by
-// columns with ld, and M by rows, each N x N with zeros beyond its triangle. store(i, j, x) takes V_1's entries below the diagonal. False: as
-// factor_gram().
+// From Q_1^H Q_1 (g, by columns) and Q_1's first N rows, which top(i, j) reads. Results are T and S R_2 by columns with
+// ld, and M by rows, each N x N with zeros beyond its triangle. store(i, j, x) takes V_1's entries below the diagonal.
+// False: as factor_gram().
 template <class Unit, int N, class E, class Threads, class Top, class Store>
-SVD_HD bool panel_reflectors(const Threads& threads, const E* g, const E* r1, const PanelMemory<E, N>& memory, Top top,
-                             Store store, E* t, E* r, int ld, E* m) {
+SVD_HD bool panel_reflectors(const Threads& threads, const E* g, const PanelMemory<E, N>& memory, Top top, Store store,
+                             E* t, E* r, int ld, E* m) {
   constexpr int kLd = N + 4, kTiles = N / kTile, kTileRows = 2 * kTiles, kOwn = (kTileRows + 7) / 8;
   const TilePlace at(threads);
   E* const rows = memory.square[0];
@@ -401,8 +414,7 @@ SVD_HD bool panel_reflectors(const Threads& threads, const E* g, const E* r1, co
     }
   }
   eliminate<Unit, kTileRows, N, false>(threads, a, rows, third, [&](int j, E entry) {
-    const double size = std::sqrt(squared_modulus(entry));
-    const E sign = size > 0 ? times_real(entry, -1 / size) : from_real<E>(-1);
+    const E sign = negative_phase(entry);
     memory.signs[j] = sign;  // of every lane the same
     memory.pivots[j] = plus_product(entry, sign, from_real<E>(-1));
     return memory.reciprocals[j] = reciprocal(memory.pivots[j]);
@@ -418,15 +430,21 @@ SVD_HD bool panel_reflectors(const Threads& threads, const E* g, const E* r1, co
   threads.sync();
   E sum[kTiles][2];
   panel_product<Unit, N, true>(threads, x, true, inverse, kLd, sum);
+  each_entry<N>(threads, [&](int i, int k, int b, int e) { x[b][e] = times(memory.signs[i], r2[i * kLd + k]); });
   each_entry<N>(threads, [&](int i, int k, int b, int e) {
     t[k * ld + i] = i <= k ? sum[b][e] : from_real<E>(0);
-    x[b][e] = r2[i * kLd + k];
-  });
-  panel_product<Unit, N, false>(threads, x, true, r1, N, sum);
-  each_entry<N>(threads, [&](int i, int k, int b, int e) {
-    r[k * ld + i] = i <= k ? times(memory.signs[i], sum[b][e]) : from_real<E>(0);
+    r[k * ld + i] = x[b][e];
   });
   return true;
+}
+
+// R from S R_2, in its place, by columns with ld, and R_1 by rows.
+template <class Unit, int N, class E, class Threads>
+SVD_HD void triangle_of_panel(const Threads& threads, const E* r1, E* r, int ld) {
+  E x[N / kTile][2], sum[N / kTile][2];
+  each_entry<N>(threads, [&](int i, int k, int b, int e) { x[b][e] = r[k * ld + i]; });
+  panel_product<Unit, N, false>(threads, x, true, r1, N, sum);
+  each_entry<N>(threads, [&](int i, int k, int b, int e) { r[k * ld + i] = i <= k ? sum[b][e] : from_real<E>(0); });
 }
 
 // T of reflectors that are given: G = V^H V by columns, and tau as LAPACK's geqrf has it. T by columns, in memory that

@@ -101,7 +101,12 @@ int32_t is_pinned(const void* memory) {
 }
 
 int create_stream(int32_t device, CUstream_st** stream) {
-  return on_device(device, [&] { return cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking); });
+  return on_device(device, [&] {
+    int least = 0, greatest = 0;  // batches go before the blocks of a large matrix that have not begun
+    const cudaError_t error = cudaDeviceGetStreamPriorityRange(&least, &greatest);
+    if (error != cudaSuccess) return error;
+    return cudaStreamCreateWithPriority(stream, cudaStreamNonBlocking, greatest);
+  });
 }
 int destroy_stream(int32_t device, CUstream_st* stream) {
   return on_device(device, [&] { return cudaStreamDestroy(stream); });

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cassert>
+#include <chrono>
 #include <cmath>
 #include <cstring>
+#include <optional>
+#include <thread>
 #include <utility>
 
 #include "engine/algorithms/states/build_id.h"
@@ -198,35 +201,56 @@ struct CudaLargeBackend<E>::Lines {
 };
 
 template <class E>
-template <class Step>
-void CudaLargeBackend<E>::transfer(const Lines& lines, Step step) {
+template <class Begin, class End>
+void CudaLargeBackend<E>::transfer(const Lines& lines, Begin begin, End end) {
   static_assert(kTransferBytes >= uint64_t{kMaxLargeDimension} * sizeof(Complex));
   const auto line_bytes = static_cast<int64_t>(lines.bytes(1));
   if (lines.lines == 0 || line_bytes == 0) return;
   constexpr auto kBytes = static_cast<int64_t>(2 * kTransferBytes);
+  constexpr int kSlots = TransferParts::kSlots;
   const TransferParts cut(lines.lines, line_bytes, lane_.transfers.threads(), kBytes);
   char* const staging = take<char>(kBytes);
+  std::optional<TwoStreams> streams(std::in_place, lane_, lane_.beside);
+  const auto slot_of = [&](int thread, int64_t part) {
+    const int64_t slot = kSlots * thread + part / cut.used % kSlots, offset = slot * cut.slot_bytes;
+    return Slot{staging + offset, lane_.pinned[0] + offset, streams->of(static_cast<int>(slot) % 2),
+                lane_.transferred[slot]};
+  };
+  const auto call = [&](auto& step, int thread, int64_t part) {
+    const int64_t first = part * cut.per_part;
+    step(first, std::min(cut.per_part, lines.lines - first), slot_of(thread, part));
+  };
   lane_.transfers.run(cut.used, [&](int thread) {
     require(cudaSetDevice(lane_.device), "choosing a device");
-    const int64_t offset = thread * cut.slot_bytes;
-    const Slot slot{staging + offset, lane_.pinned[0] + offset, lane_.transferred[thread]};
-    for (int64_t part = thread; part < cut.parts; part += cut.used) {
-      const int64_t first = part * cut.per_part;
+    for (int64_t part = thread; part < cut.parts + cut.used; part += cut.used) {
       watch_.check();
-      step(first, std::min(cut.per_part, lines.lines - first), slot);
+      if (part < cut.parts) call(begin, thread, part);
+      if (part >= cut.used) call(end, thread, part - cut.used);
     }
   });
+  streams.reset();
   arena_.give_back(staging);
   // Nobody writes to the pinned buffers before they have been read.
   sync();
 }
 
+// A thread that sleeps until an interrupt wakes up later than this one.
 template <class E>
-void CudaLargeBackend<E>::convert_in(DType dtype, const char* staging, int64_t first, int64_t count, const Lines& lines,
+void CudaLargeBackend<E>::await(const Slot& slot, const char* what) const {
+  for (;;) {
+    const cudaError_t error = cudaEventQuery(slot.transferred);
+    if (error != cudaErrorNotReady) return require(error, what);
+    (void)cudaGetLastError();  // where it would be taken for a launch's
+    std::this_thread::sleep_for(std::chrono::microseconds(10));
+  }
+}
+
+template <class E>
+void CudaLargeBackend<E>::convert_in(DType dtype, const Slot& slot, int64_t first, int64_t count, const Lines& lines,
                                      View a, bool conjugated, unsigned long long* first_bad) {
   by_type<E>(dtype, [&](auto in) {
-    convert_in_kernel<<<turn_grid(count, lines.length), dim3(kTurnTile, 8), 0, lane_.stream>>>(
-        reinterpret_cast<const decltype(in)*>(staging), first, count, lines.length, a, lines.turned, conjugated,
+    convert_in_kernel<<<turn_grid(count, lines.length), dim3(kTurnTile, 8), 0, slot.stream>>>(
+        reinterpret_cast<const decltype(in)*>(slot.staging), first, count, lines.length, a, lines.turned, conjugated,
         first_bad);
   });
   launched();
@@ -234,10 +258,10 @@ void CudaLargeBackend<E>::convert_in(DType dtype, const char* staging, int64_t f
 
 template <class E>
 void CudaLargeBackend<E>::convert_out(DType dtype, View a, int64_t first, int64_t count, const Lines& lines,
-                                      char* staging, bool conjugated) {
+                                      const Slot& slot, bool conjugated) {
   by_type<E>(dtype, [&](auto out) {
-    convert_out_kernel<<<turn_grid(count, lines.length), dim3(kTurnTile, 8), 0, lane_.stream>>>(
-        a, first, count, lines.length, reinterpret_cast<decltype(out)*>(staging), lines.turned, conjugated);
+    convert_out_kernel<<<turn_grid(count, lines.length), dim3(kTurnTile, 8), 0, slot.stream>>>(
+        a, first, count, lines.length, reinterpret_cast<decltype(out)*>(slot.staging), lines.turned, conjugated);
   });
   launched();
 }
@@ -247,14 +271,15 @@ LoadReport CudaLargeBackend<E>::load(const void* matrix, const Problem& problem,
   const Lines lines = Lines::of(problem, adjoint);
   auto* const first_bad = take<unsigned long long>(1);
   require(cudaMemsetAsync(first_bad, 0xff, sizeof(unsigned long long), lane_.stream), "clearing memory");
-  transfer(lines, [&](int64_t first, int64_t count, const Slot& slot) {
+  const auto upload = [&](int64_t first, int64_t count, const Slot& slot) {
     const uint64_t bytes = lines.bytes(count);
-    require(cudaEventSynchronize(slot.transferred), "waiting for a transfer");
+    await(slot, "waiting for a transfer");
     std::memcpy(slot.pinned, static_cast<const char*>(matrix) + lines.bytes(first), bytes);
-    require(cudaMemcpyAsync(slot.staging, slot.pinned, bytes, cudaMemcpyHostToDevice, lane_.stream), "uploading");
-    convert_in(problem.dtype, slot.staging, first, count, lines, a, adjoint, first_bad);
-    require(cudaEventRecord(slot.transferred, lane_.stream), "uploading");
-  });
+    require(cudaMemcpyAsync(slot.staging, slot.pinned, bytes, cudaMemcpyHostToDevice, slot.stream), "uploading");
+    convert_in(problem.dtype, slot, first, count, lines, a, adjoint, first_bad);
+    require(cudaEventRecord(slot.transferred, slot.stream), "uploading");
+  };
+  transfer(lines, upload, [](int64_t, int64_t, const Slot&) {});
   unsigned long long bad = 0;
   fetch(&bad, first_bad, 1);
   arena_.give_back(first_bad);
@@ -271,13 +296,15 @@ template <class E>
 void CudaLargeBackend<E>::store(View a, bool adjoint, void* matrix, const Problem& problem) {
   const Lines lines = Lines::of(problem, adjoint);
   clock_.stage("store");
-  transfer(lines, [&](int64_t first, int64_t count, const Slot& slot) {
-    const uint64_t bytes = lines.bytes(count);
-    convert_out(problem.dtype, a, first, count, lines, slot.staging, adjoint);
-    require(cudaMemcpyAsync(slot.pinned, slot.staging, bytes, cudaMemcpyDeviceToHost, lane_.stream), "downloading");
-    require(cudaEventRecord(slot.transferred, lane_.stream), "downloading");
-    require(cudaEventSynchronize(slot.transferred), "downloading");
-    std::memcpy(static_cast<char*>(matrix) + lines.bytes(first), slot.pinned, bytes);
+  const auto download = [&](int64_t first, int64_t count, const Slot& slot) {
+    convert_out(problem.dtype, a, first, count, lines, slot, adjoint);
+    require(cudaMemcpyAsync(slot.pinned, slot.staging, lines.bytes(count), cudaMemcpyDeviceToHost, slot.stream),
+            "downloading");
+    require(cudaEventRecord(slot.transferred, slot.stream), "downloading");
+  };
+  transfer(lines, download, [&](int64_t first, int64_t count, const Slot& slot) {
+    await(slot, "downloading");
+    std::memcpy(static_cast<char*>(matrix) + lines.bytes(first), slot.pinned, lines.bytes(count));
   });
   clock_.stage(stage_.c_str());
 }
@@ -922,7 +949,7 @@ void CudaLargeBackend<E>::compute_by_halves(const large::PStep<E>* steps, const 
   const std::vector<CallsOfHalves> calls = calls_of(steps, halves);
   std::vector<cudaEvent_t*> marks;  // of half 0
   for (size_t t = 0; t < halves.steps; ++t) marks.push_back(clock_.marks_of_p_step(true));
-  TwoStreams streams(lane_);
+  TwoStreams streams(lane_, lane_.beside);
   const auto mark = [&](size_t t, int half, int i) {
     if (half > 0 || marks[t] == nullptr) return;
     require(cudaEventRecord(marks[t][i], streams.of(half)), "recording an event");

@@ -240,17 +240,21 @@ class CudaLargeBackend {
   bool eigenbasis_by_library(View g, View v);
   int64_t factor_panel(FactorState<E>* state, unsigned blocks_used);
 
-  // The slot of a thread: as much device memory as pinned memory, and an event.
+  // A slot of a thread: as much device memory as pinned memory, a stream and an event. A thread's slots have one of two
+  // streams each, since the bus is idle while a stream converts.
   struct Slot {
     char *staging, *pinned;
+    cudaStream_t stream;
     cudaEvent_t transferred;
   };
-  // step(first line, lines, slot) for parts that fit the slot, on several threads at once.
-  template <class Step>
-  void transfer(const Lines& lines, Step step);
-  void convert_in(DType dtype, const char* staging, int64_t first, int64_t count, const Lines& lines, View a,
+  // begin(first line, lines, slot) for parts that fit the slot, on several threads at once. Then, once the thread has
+  // begun its next part in its other slot, end() of the same.
+  template <class Begin, class End>
+  void transfer(const Lines& lines, Begin begin, End end);
+  void await(const Slot& slot, const char* what) const;
+  void convert_in(DType dtype, const Slot& slot, int64_t first, int64_t count, const Lines& lines, View a,
                   bool conjugated, unsigned long long* first_bad);
-  void convert_out(DType dtype, View a, int64_t first, int64_t count, const Lines& lines, char* staging,
+  void convert_out(DType dtype, View a, int64_t first, int64_t count, const Lines& lines, const Slot& slot,
                    bool conjugated);
 
   using CallsOfHalves = std::array<GramStepCall<E>, 2>;

@@ -66,8 +66,13 @@ LargeLane::LargeLane(int which) : device(which), transfers(transfer_threads()) {
     require(cudaDeviceGetStreamPriorityRange(&least, &greatest), "asking for priorities");
     require(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, least), "creating a stream");
     require(cudaStreamCreateWithPriority(&beside, cudaStreamNonBlocking, least), "creating a stream");
+    // Lower numbers go first.
+    require(cudaStreamCreateWithPriority(&ahead, cudaStreamNonBlocking, std::max(least - 1, greatest)),
+            "creating a stream");
     require(l.cublasCreate_v2(&cublas), "opening cuBLAS");
     require(l.cublasSetStream_v2(cublas, stream), "opening cuBLAS");
+    require(l.cublasCreate_v2(&cublas_ahead), "opening cuBLAS");
+    require(l.cublasSetStream_v2(cublas_ahead, ahead), "opening cuBLAS");
     require(l.cusolverDnCreate(&cusolver), "opening cuSOLVER");
     require(l.cusolverDnSetStream(cusolver, stream), "opening cuSOLVER");
     require(l.cusolverDnCreateParams(&params), "opening cuSOLVER");
@@ -94,6 +99,7 @@ void LargeLane::release() {
   const Libraries& l = libraries();
   if (params != nullptr) (void)l.cusolverDnDestroyParams(params);
   if (cusolver != nullptr) (void)l.cusolverDnDestroy(cusolver);
+  if (cublas_ahead != nullptr) (void)l.cublasDestroy_v2(cublas_ahead);
   if (cublas != nullptr) (void)l.cublasDestroy_v2(cublas);
   if (pinned[0] != nullptr) (void)cudaFreeHost(pinned[0]);
   for (cudaEvent_t event : transferred) {
@@ -103,13 +109,19 @@ void LargeLane::release() {
     if (event != nullptr) (void)cudaEventDestroy(event);
   }
   if (waited != nullptr) (void)cudaEventDestroy(waited);
+  if (ahead != nullptr) (void)cudaStreamDestroy(ahead);
   if (beside != nullptr) (void)cudaStreamDestroy(beside);
   if (stream != nullptr) (void)cudaStreamDestroy(stream);
   (void)cudaGetLastError();
 }
 
+TwoStreams::TwoStreams(LargeLane& lane, cudaStream_t other) : lane_(lane), other_(other) {
+  pass_on(0);
+  await_other(1);
+}
+
 TwoStreams::~TwoStreams() {
-  (void)cudaEventRecord(lane_.passed_on[1], lane_.beside);
+  (void)cudaEventRecord(lane_.passed_on[1], other_);
   (void)cudaStreamWaitEvent(lane_.stream, lane_.passed_on[1], 0);
 }
 

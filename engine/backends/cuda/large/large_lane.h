@@ -33,37 +33,40 @@ struct LargeLane {
   int device;
   GramStepLimits limits;
   cudaStream_t stream = nullptr;  // of the lowest priority: batches of other streams go first
-  cudaStream_t beside = nullptr;  // of the same; TwoStreams has it
+  cudaStream_t beside = nullptr;  // of the same
+  cudaStream_t ahead = nullptr;   // of the next higher: its kernels do not wait for all blocks of the others
   cublasHandle_t cublas = nullptr;
+  cublasHandle_t cublas_ahead = nullptr;  // of the stream `ahead`
   cusolverDnHandle_t cusolver = nullptr;
   cusolverDnParams_t params = nullptr;
   char* pinned[2] = {nullptr, nullptr};  // one behind the other
   TransferThreads transfers;
-  cudaEvent_t transferred[kLargeTransferThreads] = {};  // of a slot
-  cudaEvent_t waited = nullptr;                         // who waits for it sleeps
-  cudaEvent_t passed_on[2] = {};                        // TwoStreams's
+  cudaEvent_t transferred[TransferParts::kSlots * kLargeTransferThreads] = {};  // of a slot
+  cudaEvent_t waited = nullptr;                                                 // who waits for it sleeps
+  cudaEvent_t passed_on[2] = {};                                                // TwoStreams's
 
  private:
   void release();
 };
 
-// Work in two streams of a lane, which take turns: its own, 0, and one beside it, 1. The lane's own stream goes on behind
-// both when the object's life ends.
+// Work in two streams of a lane: its own, 0, and another, 1. The lane's own stream goes on behind both when the object's
+// life ends.
 class TwoStreams {
  public:
-  // Stream 0 is first.
-  explicit TwoStreams(LargeLane& lane) : lane_(lane) {}
+  // Stream 1 goes on behind what stream 0 has so far. Throws large::LargeStop.
+  TwoStreams(LargeLane& lane, cudaStream_t other);
   ~TwoStreams();
   TwoStreams(const TwoStreams&) = delete;
   TwoStreams& operator=(const TwoStreams&) = delete;
 
-  cudaStream_t of(int i) const { return i == 0 ? lane_.stream : lane_.beside; }
+  cudaStream_t of(int i) const { return i == 0 ? lane_.stream : other_; }
   // The other stream's next await_other() waits for all of this stream so far. Both throw large::LargeStop.
   void pass_on(int i);
   void await_other(int i);
 
  private:
   LargeLane& lane_;
+  const cudaStream_t other_;
 };
 
 // Throws large::LargeStop.

@@ -6,8 +6,10 @@
 //   begin_panel_kernel       R_1, or the number of the panel that is not taken on
 //   rows_kernel<kSolve>      P := P R_1^-1, and the partial Gram matrices of that
 //   add_parts_kernel
-//   end_panel_kernel         T, R and V_1
+//   end_panel_kernel         T, S R_2 and V_1
 //   rows_kernel<kMultiply>   the rest of V
+//
+// At the end panel_triangles_kernel finds R of all panels.
 //
 // A panel that is not taken on stays as it is, as do those behind it: their T are zero.
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_REFLECTOR_KERNELS_H_
@@ -249,7 +251,7 @@ __device__ __forceinline__ void take_above(const large::LargeView<E>& p, E* r, i
   }
 }
 
-// V_1 takes the place of the panel's first rows, with its ones and zeros; R waits in call.r.
+// V_1 takes the place of the panel's first rows, with its ones and zeros; S R_2 waits in call.r.
 template <class E>
 __global__ void __launch_bounds__(kPanelThreads, 1) end_panel_kernel(PanelCall<E> call) {
   constexpr int N = kPanel<E>;
@@ -265,8 +267,8 @@ __global__ void __launch_bounds__(kPanelThreads, 1) end_panel_kernel(PanelCall<E
   const auto store = [&](int i, int k, E x) {
     if (inside(i, k)) p.data[k * p.ld + i] = x;
   };
-  if (!panel_reflectors<MatrixUnit, N>(threads, call.gram, call.r1, PanelMemory<E, N>(shared), top, store, call.t,
-                                       call.r, kGroup, call.rows)) {
+  if (!panel_reflectors<MatrixUnit, N>(threads, call.gram, PanelMemory<E, N>(shared), top, store, call.t, call.r,
+                                       kGroup, call.rows)) {
     if (threadIdx.x == 0) *call.failed = kBrokenPanel;
     return;
   }
@@ -274,6 +276,15 @@ __global__ void __launch_bounds__(kPanelThreads, 1) end_panel_kernel(PanelCall<E
     if (i <= k) store(i, k, from_real<E>(i == k ? 1 : 0));
   });
   take_above(p, call.r, call.before, false);
+}
+
+// Block b finds R of panel b. r1: of all panels; r: of all groups.
+template <class E>
+__global__ void __launch_bounds__(kPanelThreads, 1) panel_triangles_kernel(const E* r1, E* r) {
+  constexpr int N = kPanel<E>;
+  const int64_t panel = blockIdx.x, at = panel * N, before = at % kGroup;
+  triangle_of_panel<MatrixUnit, N>(BlockThreads(), r1 + panel * (N * N),
+                                   r + at / kGroup * (kGroup * kGroup) + before * (kGroup + 1), kGroup);
 }
 
 // T of a panel whose reflectors a library made: V with its ones and zeros, tau.

@@ -43,19 +43,22 @@ struct Reflectors<E>::Memory {
   static constexpr int64_t kSquare = int64_t{kPanel<E>} * kPanel<E>;
   Memory(DeviceArena& arena, int64_t n)
       : parts(arena, kMostParts * kSquare),
-        small(arena, 3 * kSquare),
+        small(arena, 2 * kSquare),
+        r1(arena, panel_count(n, kPanel<E>) * kSquare),
         triangles(arena, elements(n)),
         w(arena, 2 * int64_t{kGroup} * std::max<int64_t>(n, kPanel<E>)),
+        w_ahead(arena, 2 * int64_t{kGroup} * kGroup),
         first_failed(arena, 1) {}
-  const Piece<E> parts, small, triangles, w;
+  const Piece<E> parts, small, r1, triangles, w, w_ahead;
   const Piece<int32_t> first_failed;
 };
 
 template <class E>
 uint64_t Reflectors<E>::workspace_bytes(int64_t n) {
-  const int64_t squares = (kMostParts + 3) * Memory::kSquare, products = 2 * int64_t{kGroup} * (n + kPanel<E>);
+  const int64_t squares = (kMostParts + 2 + panel_count(n, kPanel<E>)) * Memory::kSquare,
+                products = 2 * int64_t{kGroup} * (n + kPanel<E> + kGroup);
   const int64_t tau = n + kPanel<E>;  // of panels that the library takes
-  return static_cast<uint64_t>(squares + elements(n) + products + tau) * sizeof(E) + 8 * DeviceArena::kAlignment;
+  return static_cast<uint64_t>(squares + elements(n) + products + tau) * sizeof(E) + 10 * DeviceArena::kAlignment;
 }
 
 template <class E>
@@ -76,32 +79,32 @@ void Reflectors<E>::allow() const {
 
 // The Gram matrix of the panel's columns, or of P R_1^-1, which takes their place.
 template <class E>
-void Reflectors<E>::enqueue_gram(const PanelCall<E>& call, bool solved) {
+void Reflectors<E>::enqueue_gram(const Queue& queue, const PanelCall<E>& call, bool solved) {
   const int64_t tiles = (call.p.rows + kRowsOfTile - 1) / kRowsOfTile;
   const auto parts = static_cast<unsigned>(std::min<int64_t>(tiles, kMostParts));
   if (solved) {
-    rows_kernel<E, RowStep::kSolve><<<parts, kPanelThreads, RowTile<E>::kBytes, lane_.stream>>>(call);
+    rows_kernel<E, RowStep::kSolve><<<parts, kPanelThreads, RowTile<E>::kBytes, queue.stream>>>(call);
   } else {
-    rows_kernel<E, RowStep::kGram><<<parts, kPanelThreads, RowTile<E>::kBytes, lane_.stream>>>(call);
+    rows_kernel<E, RowStep::kGram><<<parts, kPanelThreads, RowTile<E>::kBytes, queue.stream>>>(call);
   }
   launched();
   constexpr unsigned kBlocks = 4 * kPanel<E> * kPanel<E> / kPanelThreads;
-  add_parts_kernel<E><<<kBlocks, kPanelThreads, 0, lane_.stream>>>(call, static_cast<int>(parts));
+  add_parts_kernel<E><<<kBlocks, kPanelThreads, 0, queue.stream>>>(call, static_cast<int>(parts));
   launched();
 }
 
 template <class E>
-void Reflectors<E>::enqueue_panel(const PanelCall<E>& call) {
-  enqueue_gram(call, false);
-  begin_panel_kernel<E><<<1, kPanelThreads, PanelMemory<E, kPanel<E>>::bytes(), lane_.stream>>>(call);
+void Reflectors<E>::enqueue_panel(const Queue& queue, const PanelCall<E>& call) {
+  enqueue_gram(queue, call, false);
+  begin_panel_kernel<E><<<1, kPanelThreads, PanelMemory<E, kPanel<E>>::bytes(), queue.stream>>>(call);
   launched();
-  enqueue_gram(call, true);
-  end_panel_kernel<E><<<1, kPanelThreads, PanelMemory<E, kPanel<E>>::bytes(), lane_.stream>>>(call);
+  enqueue_gram(queue, call, true);
+  end_panel_kernel<E><<<1, kPanelThreads, PanelMemory<E, kPanel<E>>::bytes(), queue.stream>>>(call);
   launched();
   const int64_t below = (call.p.rows - kPanel<E> + kRowsOfTile - 1) / kRowsOfTile;
   if (below <= 0) return;
   const auto blocks = static_cast<unsigned>(std::min<int64_t>(below, 8 * lane_.limits.multiprocessors));
-  rows_kernel<E, RowStep::kMultiply><<<blocks, kPanelThreads, RowTile<E>::kBytes, lane_.stream>>>(call);
+  rows_kernel<E, RowStep::kMultiply><<<blocks, kPanelThreads, RowTile<E>::kBytes, queue.stream>>>(call);
   launched();
 }
 
@@ -113,6 +116,7 @@ PanelCall<E> Reflectors<E>::call_of(View a, int64_t index, const PanelCall<E>& a
   call.index = static_cast<int32_t>(index);
   call.p = panel_of(a, index);
   call.t = t + place;
+  call.r1 = all.r1 + index * Memory::kSquare;
   call.r = all.r + place;
   call.before = static_cast<int32_t>(before);
   return call;
@@ -129,46 +133,73 @@ PanelCall<E> Reflectors<E>::begin(View a, E* t, const Memory& memory) {
   all.failed = memory.first_failed.get();
   all.parts = memory.parts.get();
   all.gram = memory.small.get();
-  all.r1 = all.gram + Memory::kSquare;
-  all.rows = all.r1 + Memory::kSquare;
+  all.rows = all.gram + Memory::kSquare;
+  all.r1 = memory.r1.get();
   all.r = memory.triangles.get();
   allow();
   return all;
 }
 
 template <class E>
-void Reflectors<E>::factor(View a, E* t) {
+void Reflectors<E>::enqueue_group(const Queue& queue, View a, int64_t at, const PanelCall<E>& all, E* t) {
   constexpr int N = kPanel<E>;
-  const int64_t panels = panel_count(a.cols, N);
+  const int64_t behind = std::min<int64_t>(at + kGroup, a.cols);
+  for (int64_t first = at; first < behind; first += N) {
+    const PanelCall<E> call = call_of(a, first / N, all, t);
+    if (call.before > 0) {
+      const View before = a.block(at, at, a.rows - at, call.before),
+                 panel = a.block(at, first, before.rows, call.p.cols);
+      apply_group(queue, Op::kAdjoint, before, t + at / kGroup * (kGroup * kGroup), panel);
+    }
+    enqueue_panel(queue, call);
+    join(queue, a, call);
+  }
+}
+
+template <class E>
+void Reflectors<E>::factor(View a, E* t) {
+  const int64_t panels = panel_count(a.cols, kPanel<E>);
   const Memory memory(arena_, a.cols);
-  E* const w = memory.w.get();
   const PanelCall<E> all = begin(a, t, memory);
-  int32_t failed = kAllPanels;
-  for (int64_t i = 0; i < panels; ++i) {
-    watch_.check();
-    const PanelCall<E> call = call_of(a, i, all, t);
-    const int64_t at = i * N, group = at - call.before, behind = at + call.p.cols;
-    const auto reflectors = [&](int64_t width) { return a.block(group, group, a.rows - group, width); };
-    const auto rest = [&](int64_t first, int64_t width) { return a.block(group, first, a.rows - group, width); };
-    E* const triangle = t + group / kGroup * (kGroup * kGroup);
-    if (call.before > 0) apply_group(Op::kAdjoint, reflectors(call.before), triangle, rest(at, call.p.cols), w);
-    enqueue_panel(call);
-    join(a, call, w);
-    const bool ends = behind % kGroup == 0;
-    if (ends && behind < a.cols) {
-      apply_group(Op::kAdjoint, reflectors(behind - group), triangle, rest(behind, a.cols - behind), w);
+  const Queue own{lane_.stream, lane_.cublas, memory.w.get()};
+  {
+    TwoStreams streams(lane_, lane_.ahead);
+    const Queue ahead{streams.of(1), lane_.cublas_ahead, memory.w_ahead.get()};
+    for (int64_t at = 0; at < a.cols; at += kGroup) {
+      watch_.check();
+      enqueue_group(ahead, a, at, all, t);
+      const int64_t next = at + kGroup, after_next = next + kGroup;
+      if (next >= a.cols) break;
+      const View v = a.block(at, at, a.rows - at, kGroup);
+      const auto apply_to = [&](const Queue& queue, int64_t first, int64_t end) {
+        const View columns = a.block(at, first, v.rows, end - first);
+        apply_group(queue, Op::kAdjoint, v, t + at / kGroup * (kGroup * kGroup), columns);
+      };
+      streams.pass_on(1);
+      streams.await_other(1);  // the group before was applied to the next one, too
+      apply_to(ahead, next, std::min(after_next, a.cols));
+      if (after_next >= a.cols) continue;
+      streams.await_other(0);
+      apply_to(own, after_next, a.cols);
+      streams.pass_on(0);
     }
   }
+  int32_t failed = kAllPanels;
   download(lane_, &failed, all.failed, 1);
   if (failed == kBrokenPanel) throw LargeStop{LargeStatus::kFault, "a QR factorization lost its reflectors"};
   const int64_t taken = std::min<int64_t>(failed, panels);
-  if (taken < panels) factor_by_library(a, taken, all, t, w);
+  if (taken > 0) {
+    const auto blocks = static_cast<unsigned>(taken);
+    panel_triangles_kernel<E><<<blocks, kPanelThreads, 0, lane_.stream>>>(all.r1, all.r);
+    launched();
+  }
+  if (taken < panels) factor_by_library(own, a, taken, all, t);
   exchange(a, memory.triangles.get(), 0, panels, true);
 }
 
 // Panels from `first` on, to which those before have been applied.
 template <class E>
-void Reflectors<E>::factor_by_library(View a, int64_t first, const PanelCall<E>& all, E* t, E* w) {
+void Reflectors<E>::factor_by_library(const Queue& queue, View a, int64_t first, const PanelCall<E>& all, E* t) {
   const int64_t at = first * kPanel<E>;
   const View rest = a.block(at, at, a.rows - at, a.cols - at);
   const Piece<E> tau(arena_, panel_count(rest.cols, kPanel<E>) * kPanel<E>);
@@ -183,11 +214,12 @@ void Reflectors<E>::factor_by_library(View a, int64_t first, const PanelCall<E>&
                           type, work.device, work.device_bytes, work.host.get(), work.host_bytes, work.info),
       "computing a QR factorization");
   work.check("computing a QR factorization");
-  take_panels(a, first, tau.get(), all, t, w);
+  take_panels(queue, a, first, tau.get(), all, t);
 }
 
 template <class E>
-void Reflectors<E>::take_panels(View a, int64_t first, const E* tau, const PanelCall<E>& all, E* t, E* w) {
+void Reflectors<E>::take_panels(const Queue& queue, View a, int64_t first, const E* tau, const PanelCall<E>& all,
+                                E* t) {
   constexpr int N = kPanel<E>;
   const int64_t panels = panel_count(a.cols, N);
   const int32_t no_panel = kAllPanels;
@@ -195,10 +227,10 @@ void Reflectors<E>::take_panels(View a, int64_t first, const E* tau, const Panel
   exchange(a, all.r, first, panels - first, false);
   for (int64_t i = first; i < panels; ++i) {
     const PanelCall<E> call = call_of(a, i, all, t);
-    enqueue_gram(call, false);
-    given_panel_kernel<E><<<1, kPanelThreads, PanelMemory<E, N>::bytes(), lane_.stream>>>(call, tau + (i - first) * N);
+    enqueue_gram(queue, call, false);
+    given_panel_kernel<E><<<1, kPanelThreads, PanelMemory<E, N>::bytes(), queue.stream>>>(call, tau + (i - first) * N);
     launched();
-    join(a, call, w);
+    join(queue, a, call);
   }
 }
 
@@ -206,52 +238,54 @@ template <class E>
 void Reflectors<E>::take(View a, const E* tau, E* t) {
   const Memory memory(arena_, a.cols);
   const PanelCall<E> all = begin(a, t, memory);
-  take_panels(a, 0, tau, all, t, memory.w.get());
+  take_panels({lane_.stream, lane_.cublas, memory.w.get()}, a, 0, tau, all, t);
   exchange(a, memory.triangles.get(), 0, panel_count(a.cols, kPanel<E>), true);
 }
 
 template <class E>
-void Reflectors<E>::join(View a, const PanelCall<E>& call, E* w) {
+void Reflectors<E>::join(const Queue& queue, View a, const PanelCall<E>& call) {
   if (call.before == 0) return;
   constexpr int N = kPanel<E>;
   const int64_t at = call.index * int64_t{N}, group = at - call.before;
   const View v = a.block(at, group, a.rows - at, call.before);
   const View triangle{call.t - call.before * (kGroup + 1), call.before, call.before, kGroup};
   const View own{call.t, call.p.cols, call.p.cols, kGroup};
-  const View first{w, call.before, call.p.cols, kGroup}, second{w + kGroup * N, call.before, call.p.cols, kGroup};
-  gemm(true, 1, v, call.p, 0, first);
-  gemm(false, 1, first, own, 0, second);
-  gemm(false, -1, triangle, second, 0, {call.t - call.before, call.before, call.p.cols, kGroup});
+  const View first{queue.w, call.before, call.p.cols, kGroup},
+      second{queue.w + kGroup * N, call.before, call.p.cols, kGroup};
+  gemm(queue, true, 1, v, call.p, 0, first);
+  gemm(queue, false, 1, first, own, 0, second);
+  gemm(queue, false, -1, triangle, second, 0, {call.t - call.before, call.before, call.p.cols, kGroup});
 }
 
 template <class E>
 void Reflectors<E>::apply(Op op, View a, const E* t, View c) {
   const int64_t groups = panel_count(a.cols, kGroup), panels = panel_count(a.cols, kPanel<E>);
   const Piece<E> triangles(arena_, elements(a.cols)), w(arena_, 2 * int64_t{kGroup} * c.cols);
+  const Queue queue{lane_.stream, lane_.cublas, w.get()};
   exchange(a, triangles.get(), 0, panels, false);
   for (int64_t step = 0; step < groups; ++step) {
     watch_.check();
     const int64_t group = op == Op::kAdjoint ? step : groups - 1 - step, at = group * kGroup;
     const View v = a.block(at, at, a.rows - at, std::min<int64_t>(kGroup, a.cols - at));
-    apply_group(op, v, t + group * (kGroup * kGroup), c.block(at, 0, v.rows, c.cols), w.get());
+    apply_group(queue, op, v, t + group * (kGroup * kGroup), c.block(at, 0, v.rows, c.cols));
   }
   exchange(a, triangles.get(), 0, panels, true);
 }
 
 template <class E>
-void Reflectors<E>::apply_group(Op op, View v, const E* t, View c, E* w) {
-  const View first{w, v.cols, c.cols, kGroup}, second{w + kGroup * c.cols, v.cols, c.cols, kGroup};
+void Reflectors<E>::apply_group(const Queue& queue, Op op, View v, const E* t, View c) {
+  const View first{queue.w, v.cols, c.cols, kGroup}, second{queue.w + kGroup * c.cols, v.cols, c.cols, kGroup};
   const View triangle{const_cast<E*>(t), v.cols, v.cols, kGroup};
-  gemm(true, 1, v, c, 0, first);
-  gemm(op == Op::kAdjoint, 1, triangle, first, 0, second);
-  gemm(false, -1, v, second, 1, c);
+  gemm(queue, true, 1, v, c, 0, first);
+  gemm(queue, op == Op::kAdjoint, 1, triangle, first, 0, second);
+  gemm(queue, false, -1, v, second, 1, c);
 }
 
 template <class E>
-void Reflectors<E>::gemm(bool adjoint_a, double alpha, View a, View b, double beta, View c) {
+void Reflectors<E>::gemm(const Queue& queue, bool adjoint_a, double alpha, View a, View b, double beta, View c) {
   const E one = from_real<E>(alpha), other = from_real<E>(beta);
   require(
-      (l_.*Blas<E>::gemm)(lane_.cublas, adjoint_a ? Blas<E>::kAdjoint : CUBLAS_OP_N, CUBLAS_OP_N, narrow_size(c.rows),
+      (l_.*Blas<E>::gemm)(queue.cublas, adjoint_a ? Blas<E>::kAdjoint : CUBLAS_OP_N, CUBLAS_OP_N, narrow_size(c.rows),
                           narrow_size(c.cols), narrow_size(b.rows), native(&one), native(a.data), narrow_size(a.ld),
                           native(b.data), narrow_size(b.ld), native(&other), native(c.data), narrow_size(c.ld)),
       "multiplying matrices");

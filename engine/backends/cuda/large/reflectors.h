@@ -5,8 +5,11 @@
 // From the first panel on whose columns depend on each other too much (algorithms/blocks/panel_reflectors.h), the rest
 // is cuSOLVER's. T is made from its reflectors as well.
 //
-// The factorization is one sequence of launches. The device alone knows whether a panel was taken on. The host asks once,
-// at the end: a wait for each panel would take as long as the panel.
+// A group's reflectors are applied to the next group first, in a stream that goes ahead. There the next group's panels
+// are found, while the lane's own stream applies the reflectors to all that is behind.
+//
+// The device alone knows whether a panel was taken on. The host asks once, at the end: a wait for each panel would take
+// as long as the panel.
 //
 // Source of X: Schreiber and Van Loan, SIAM J. Sci. Stat. Comput. 10 (1989) 53-57. Why: decisions/0016.
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_REFLECTORS_H_
@@ -24,7 +27,8 @@ namespace svdserve::cuda {
 template <class E>
 struct PanelCall;
 
-// E: double or Complex. Throws large::LargeStop. Work is enqueued on the lane's stream; factor() waits.
+// E: double or Complex. Throws large::LargeStop. Work is enqueued on the lane's stream, and that of factor() beside it in
+// the stream ahead; factor() waits.
 template <class E>
 class Reflectors {
  public:
@@ -50,23 +54,30 @@ class Reflectors {
 
  private:
   struct Memory;  // beside t
+  // A stream, the library's handle for it, and memory for products: two of kGroup x columns elements.
+  struct Queue {
+    cudaStream_t stream;
+    cublasHandle_t cublas;
+    E* w;
+  };
 
   PanelCall<E> begin(View a, E* t, const Memory& memory);
   View panel_of(View a, int64_t index) const;
   void allow() const;
-  void enqueue_panel(const PanelCall<E>& call);
-  void enqueue_gram(const PanelCall<E>& call, bool solved);
-  void factor_by_library(View a, int64_t first, const PanelCall<E>& all, E* t, E* w);
+  // The panels of the group that begins with column `at`.
+  void enqueue_group(const Queue& queue, View a, int64_t at, const PanelCall<E>& all, E* t);
+  void enqueue_panel(const Queue& queue, const PanelCall<E>& call);
+  void enqueue_gram(const Queue& queue, const PanelCall<E>& call, bool solved);
+  void factor_by_library(const Queue& queue, View a, int64_t first, const PanelCall<E>& all, E* t);
   // Panels from `first` on, whose reflectors' factors are tau.
-  void take_panels(View a, int64_t first, const E* tau, const PanelCall<E>& all, E* t, E* w);
+  void take_panels(const Queue& queue, View a, int64_t first, const E* tau, const PanelCall<E>& all, E* t);
   // The panel and its place in its group.
   PanelCall<E> call_of(View a, int64_t index, const PanelCall<E>& all, E* t) const;
-  // c := H c or H^H c, for a group's reflectors with their ones and zeros, or the first of them. w: two of kGroup x
-  // c.cols elements.
-  void apply_group(large::Op op, View v, const E* t, View c, E* w);
+  // c := H c or H^H c, for a group's reflectors with their ones and zeros, or the first of them.
+  void apply_group(const Queue& queue, large::Op op, View v, const E* t, View c);
   // X of the panel's columns in its group's triangle.
-  void join(View a, const PanelCall<E>& call, E* w);
-  void gemm(bool adjoint_a, double alpha, View a, View b, double beta, View c);
+  void join(const Queue& queue, View a, const PanelCall<E>& call);
+  void gemm(const Queue& queue, bool adjoint_a, double alpha, View a, View b, double beta, View c);
   // R's parts in the triangles of `count` panels, into the matrix, or out of it and ones and zeros in their place.
   void exchange(View a, E* r, int64_t first, int64_t count, bool into);
 
