@@ -23,7 +23,7 @@ namespace svdserve::server {
 // 5.14, nothing is done.
 class PagesAhead {
  public:
-  // Of a piece the system holds a lock of the process's memory. Pieces begin where huge pages do.
+  // The system holds a lock of the process's memory for a piece. Pieces begin where huge pages do.
   static constexpr uintptr_t kPiece = uintptr_t{4} << 20;
 
   explicit PagesAhead(std::vector<std::span<std::byte>> memory) {

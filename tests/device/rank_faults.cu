@@ -37,7 +37,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// In the environment of ranks: "DEVICE P-STEP trap|kill".
+// In the environment of ranks: "DEVICE GROUP trap|kill". A group is of the p-steps between two swaps.
 constexpr char kFault[] = "SVDSERVE_TEST_RANK_FAULT";
 
 __global__ void write_nowhere(int* nowhere) { *nowhere = 1; }
@@ -53,7 +53,7 @@ class Fault {
     kills_ = std::strcmp(what, "kill") == 0;
   }
   void before(ranks::Ask what) {
-    if (what != ranks::Ask::kPStep || left_-- != 0) return;
+    if (what != ranks::Ask::kPSteps || left_-- != 0) return;
     if (kills_) raise(SIGKILL);
     (void)cudaSetDevice(device_);
     write_nowhere<<<1, 1>>>(reinterpret_cast<int*>(8));
@@ -207,12 +207,11 @@ int main_of(int64_t n) {
   int losses = 0;
   constexpr int kMoments = 12;
   for (int i = 0; i < kMoments; ++i) {
-    const std::string fault =
-        std::to_string(i % gpus) + " " + std::to_string(17 * i) + (i % 4 == 3 ? " kill" : " trap");
+    const std::string fault = std::to_string(i % gpus) + " " + std::to_string(2 * i) + (i % 4 == 3 ? " kill" : " trap");
     setenv(kFault, fault.c_str(), 1);
     const Results r = run(*ring, *plan.plan, operand);
     unsetenv(kFault);
-    std::printf("before a p-step of a rank, %s: %.2f s, %d members, %s\n", fault.c_str(), r.seconds, r.outcome.members,
+    std::printf("before p-steps of a rank, %s: %.2f s, %d members, %s\n", fault.c_str(), r.seconds, r.outcome.members,
                 r.outcome.device_lost ? r.outcome.detail.c_str() : "no loss");
     std::fflush(stdout);
     losses += r.outcome.device_lost;

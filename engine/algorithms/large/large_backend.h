@@ -342,8 +342,8 @@ concept HermitianBackend = LargeBackend<B> && requires(B& b, LargeView<typename 
 
 // p_step() of each, in their order, by a back end or a member of a ring. between(): called between two of them, where they
 // are computed one by one.
-template <class Backend, class Between>
-void p_steps(Backend& backend, const std::vector<PStep<typename Backend::Element>>& steps, const Between& between) {
+template <class Backend, class E, class Between>
+void p_steps(Backend& backend, const std::vector<PStep<E>>& steps, const Between& between) {
   if constexpr (requires { backend.p_steps(steps); }) {
     backend.p_steps(steps);
   } else {

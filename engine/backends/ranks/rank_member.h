@@ -78,13 +78,19 @@ class RankMember {
     ask(Ask::kExchange, Values().put(own).put(partner).put(sent).put(got).put(lease_->ring_name()));
     (void)answer(alive);
   }
-  void p_step(const large::PStep<E>& step) {
-    CrossingStep s;
-    s.rows = step.x.rows, s.columns = step.x.cols, s.v_rows = step.v.rows, s.has_v = static_cast<bool>(step.v);
-    s.positive = step.positive, s.width = step.width, s.tolerance = step.tolerance;
-    s.smallest_exponent = step.smallest_exponent, s.inner_sweeps = step.inner_sweeps;
-    const auto blocks = static_cast<size_t>((step.x.cols + step.width - 1) / step.width);
-    ask(Ask::kPStep, Values().put(s).put(step.pairs, static_cast<size_t>(step.count)).put(step.places, blocks));
+  void p_step(const large::PStep<E>& step) { p_steps({step}); }
+  void p_steps(const std::vector<large::PStep<E>>& steps) {
+    Values values;
+    values.put(static_cast<uint64_t>(steps.size()));
+    for (const large::PStep<E>& step : steps) {
+      CrossingStep s;
+      s.rows = step.x.rows, s.columns = step.x.cols, s.v_rows = step.v.rows, s.has_v = static_cast<bool>(step.v);
+      s.positive = step.positive, s.width = step.width, s.tolerance = step.tolerance;
+      s.smallest_exponent = step.smallest_exponent, s.inner_sweeps = step.inner_sweeps;
+      const auto blocks = static_cast<size_t>((step.x.cols + step.width - 1) / step.width);
+      values.put(s).put(step.pairs, static_cast<size_t>(step.count)).put(step.places, blocks);
+    }
+    ask(Ask::kPSteps, values);
   }
   void reset_counters() { ask(Ask::kResetCounters); }
   large::PStepCounters read_counters() {
@@ -103,7 +109,7 @@ class RankMember {
 
   void ask(Ask what, const Values& values = {}, int descriptor = -1) {
     try {
-      waits_for_answer_ = what < Ask::kPStep;
+      waits_for_answer_ = what < Ask::kPSteps;
       process_.socket().send(static_cast<int32_t>(what), values, descriptor);
     } catch (const SocketClosed&) {
       fail_by_end();

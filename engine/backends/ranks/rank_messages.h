@@ -20,7 +20,7 @@ enum class Ask : int32_t {
   kReadCounters,  // -> PStepCounters
   kEnd,           // of the matrix: nothing of it is left
   // not answered
-  kPStep,  // CrossingStep, BlockPair .., int64 places ..
+  kPSteps,  // count, (CrossingStep, BlockPair .., int64 places ..) ..
   kResetCounters,
 };
 

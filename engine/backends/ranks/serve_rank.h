@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <exception>
 #include <iterator>
+#include <list>
 #include <map>
 #include <memory>
 #include <new>
@@ -57,8 +58,8 @@ class RankWorkOf final : public RankWork {
       case Ask::kReadCounters:
         answer.put(member_.read_counters());
         return;
-      case Ask::kPStep:
-        return p_step(values);
+      case Ask::kPSteps:
+        return p_steps(values);
       case Ask::kResetCounters:
         return member_.reset_counters();
       case Ask::kEnd:  // the destructor does it
@@ -105,18 +106,25 @@ class RankWorkOf final : public RankWork {
     const std::string name = values.get_text();
     member_.exchange(own, partner, sent, got, name, [&] { socket_.send(static_cast<int32_t>(Answer::kWaits)); });
   }
-  void p_step(Values& values) {
-    const auto s = values.get<CrossingStep>();
-    const auto pairs = values.get_all<large::BlockPair>();
-    const auto places = values.get_all<int64_t>();
-    large::PStep<E> step;
-    step.x.rows = s.rows, step.x.cols = s.columns;
-    step.v.rows = s.v_rows, step.v.cols = s.has_v ? s.columns : 0;
-    step.positive = s.positive, step.width = s.width, step.tolerance = s.tolerance;
-    step.smallest_exponent = s.smallest_exponent, step.inner_sweeps = s.inner_sweeps;
-    step.pairs = pairs.data(), step.count = static_cast<int>(pairs.size());
-    step.places = places.data();
-    member_.p_step(step);
+  void p_steps(Values& values) {
+    const auto count = values.get<uint64_t>();
+    std::list<std::vector<large::BlockPair>> pairs;  // lists, whose elements stay where they are
+    std::list<std::vector<int64_t>> places;
+    std::vector<large::PStep<E>> steps;
+    for (uint64_t i = 0; i < count; ++i) {
+      const auto s = values.get<CrossingStep>();
+      pairs.push_back(values.get_all<large::BlockPair>());
+      places.push_back(values.get_all<int64_t>());
+      large::PStep<E> step;
+      step.x.rows = s.rows, step.x.cols = s.columns;
+      step.v.rows = s.v_rows, step.v.cols = s.has_v ? s.columns : 0;
+      step.positive = s.positive, step.width = s.width, step.tolerance = s.tolerance;
+      step.smallest_exponent = s.smallest_exponent, step.inner_sweeps = s.inner_sweeps;
+      step.pairs = pairs.back().data(), step.count = static_cast<int>(pairs.back().size());
+      step.places = places.back().data();
+      steps.push_back(step);
+    }
+    large::p_steps(member_, steps, [] {});
   }
 
   Kind& kind_;
@@ -169,7 +177,7 @@ void serve_rank(RankSocket& socket, Kind& kind) {
       const auto what = static_cast<Ask>(message.kind);
       Values answer;
       if (!failed) obey(what, message, answer);
-      if (what >= Ask::kPStep) continue;
+      if (what >= Ask::kPSteps) continue;
       if (failed) {
         socket.send(static_cast<int32_t>(Answer::kFails), failure);
       } else {

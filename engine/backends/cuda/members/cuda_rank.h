@@ -30,6 +30,7 @@ class CudaRank : CudaMember<E> {
   explicit CudaRank(CudaRankKind& kind);
   using Base::give;
   using Base::p_step;
+  using Base::p_steps;
   using Base::read_counters;
   using Base::reset_counters;
   using Base::take;
