@@ -290,6 +290,11 @@ def test_what_is_too_much_for_a_message_is_large(start_server, rng):
             client.svd(tall, fix_phases=True)
 
 
+def test_a_full_basis_without_memory_says_what_to_ask_for(client):
+    with pytest.raises(MemoryError, match="full_matrices=False"):
+        client.svd(np.zeros((1 << 21, 2)))  # U takes 32 TiB
+
+
 @pytest.mark.parametrize("arguments, field", [
     (dict(method="bisection"), "open.options.method"), (dict(tolerance=2), "open.options.tolerance"),
     (dict(max_sweeps=-1), "open.options.max_sweeps")])

@@ -503,7 +503,12 @@ class Result:
 
     def _allocate(self, plane: Plane) -> np.ndarray:
         units = self._units(plane, self._operand.count)
-        return np.empty((units, *self._wire_shape(plane)), plane.dtype.newbyteorder("="))
+        try:
+            return np.empty((units, *self._wire_shape(plane)), plane.dtype.newbyteorder("="))
+        except MemoryError as error:
+            if self._query.vectors != "full" or self._query.eigenproblem:
+                raise
+            raise MemoryError(f"{error}; full_matrices=False asks for the first min(m, n) vectors alone") from None
 
     def _of_nothing(self, plane: Plane) -> np.ndarray:
         """An operand without elements gives what NumPy gives: full bases are identities, an empty channel has capacity 0."""
