@@ -1,7 +1,8 @@
 // A real fault on the GPU of a rank, in the middle of a matrix: an illegal access, or a kill. The results come with the
 // same bits, by the ranks that are left. This process's own context goes on working.
 //   device_rank_faults [ORDER]     4096 where none is named; exit code 1: something is not so
-// The ranks are this program. A relay between the leader and the rank counts p-steps, and makes the fault before one.
+// The ranks are this program. A relay between the leader and the rank counts groups of p-steps, and makes the fault before
+// one.
 #include <cuda_runtime.h>
 #include <signal.h>
 #include <sys/wait.h>
