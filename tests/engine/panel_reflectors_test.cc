@@ -87,8 +87,9 @@ struct Panel {
     FiberBlock block(kPanelThreads, seed);
     std::vector<double> memory(static_cast<size_t>(PanelMemory<E, N>::bytes()) / sizeof(double), std::nan(""));
     const PanelMemory<E, N> shared(memory.data());
-    std::vector<E> g = gram(p), solver(N * N), m(N * N), top(N * N);
-    r1 = t = r = std::vector<E>(N * N);
+    const std::vector<E> g = gram(p);
+    std::vector<E> solver(N * N);
+    r1 = std::vector<E>(N * N);
     bool sound = true;
     block.run([&](FiberBlock::Thread thread) {
       const bool own =
@@ -101,15 +102,26 @@ struct Panel {
     if (!sound) return false;
     v = p;
     by_rows([&](E(&x)[N], int) { solve_row(x, solver.data()); });
-    g = gram(v);
-    const std::vector<E> q = v;
+    if (!reflect(v, seed)) return false;
+    block.run([&](FiberBlock::Thread thread) { triangle_of_panel<FiberUnit, N>(thread, r1.data(), r.data(), N); });
+    return true;
+  }
+  // V, T and S R_2 from Q_1.
+  bool reflect(const std::vector<E>& q, uint64_t seed) {
+    FiberBlock block(kPanelThreads, seed);
+    std::vector<double> memory(static_cast<size_t>(PanelMemory<E, N>::bytes()) / sizeof(double), std::nan(""));
+    const PanelMemory<E, N> shared(memory.data());
+    const std::vector<E> g = gram(q);
+    std::vector<E> m(N * N), top(N * N);
+    t = r = std::vector<E>(N * N);
+    v = q;
+    bool sound = true;
     block.run([&](FiberBlock::Thread thread) {
       const auto read = [&](int i, int k) { return i < rows ? q[static_cast<size_t>(k * rows + i)] : from_real<E>(0); };
       const auto store = [&](int i, int k, E x) { top[i * N + k] = x; };
       if (!panel_reflectors<FiberUnit, N>(thread, g.data(), shared, read, store, t.data(), r.data(), N, m.data())) {
         sound = false;
       }
-      triangle_of_panel<FiberUnit, N>(thread, r1.data(), r.data(), N);
     });
     by_rows([&](E(&x)[N], int i) {
       if (i >= N) return multiply_row(x, m.data());
@@ -225,6 +237,63 @@ TYPED_TEST(PanelReflectors, ColumnsMayHaveAnyNorms) {
     for (int i = 0; i < panel.rows; ++i) panel.at(i, j) = times_real(panel.at(i, j), std::pow(10, 100 - 200.0 * j / N));
   }
   expect_reflectors(panel, 4, 4);
+}
+
+// The second factorization by itself: columns of norm one that are far from orthonormal, where no series converges.
+TYPED_TEST(PanelReflectors, ColumnsMayBeFarFromOrthonormal) {
+  constexpr int N = kWidth<TypeParam>;
+  Panel<TypeParam> panel(20 * N, N);
+  panel.randomize(11);
+  for (TypeParam& x : panel.p) x = times_real(x, 1 / std::sqrt(panel.rows * (kIsComplex<TypeParam> ? 2.0 : 1.0)));
+  ASSERT_TRUE(panel.reflect(panel.p, 0));
+  EXPECT_LE(panel.residual(), 4 * N * kUnit);
+  EXPECT_LE(panel.departure(), 4 * N * kUnit);
+}
+
+// R^H R - G and R R^-1 - I entry by entry, for all that the series takes on.
+TYPED_TEST(PanelReflectors, FactorsOfMatricesNearTheIdentity) {
+  constexpr int N = kWidth<TypeParam>, kLd = N + 4;
+  for (const double size : {0.0, 1e-30, 1e-15, 1e-10, 1e-8, 1e-7, 1.5e-6, 3e-6, 1e-3, std::nan("")}) {
+    SCOPED_TRACE(size);
+    Random random(12);
+    std::vector<TypeParam> g(N * N);
+    for (int j = 0; j < N; ++j) {
+      for (int i = j; i < N; ++i) {
+        const TypeParam x = times_real(random_element<TypeParam>(random), size / N);
+        g[static_cast<size_t>(j * N + i)] = i > j ? x : from_real<TypeParam>(1 + real_part(x));
+        g[static_cast<size_t>(i * N + j)] = conjugate(g[static_cast<size_t>(j * N + i)]);
+      }
+    }
+    std::vector<TypeParam> r[2], inverse[2];
+    for (uint64_t seed : {0, 13}) {
+      FiberBlock block(kPanelThreads, seed);
+      std::vector<double> memory(static_cast<size_t>(PanelMemory<TypeParam, N>::bytes()) / sizeof(double),
+                                 std::nan(""));
+      const PanelMemory<TypeParam, N> shared(memory.data());
+      block.run([&](FiberBlock::Thread thread) {
+        const bool sound =
+            factor_near_identity<FiberUnit, N>(thread, g.data(), shared, shared.square[1], shared.square[2]);
+        EXPECT_EQ(sound, size < 2e-6);
+      });
+      r[seed != 0].assign(shared.square[1], shared.square[2]);
+      inverse[seed != 0].assign(shared.square[2], shared.square[3]);
+    }
+    if (!(size < 2e-6)) continue;
+    for (int i = 0; i < N; ++i) {
+      for (int j = 0; j < N; ++j) {
+        Exact of_r = 0, of_inverse = 0;
+        for (int k = 0; k < N; ++k) {
+          of_r += std::conj(exact(r[0][k * kLd + i])) * exact(r[0][k * kLd + j]);
+          of_inverse += exact(r[0][i * kLd + k]) * exact(inverse[0][k * kLd + j]);
+        }
+        EXPECT_LE(std::abs(of_r - exact(g[static_cast<size_t>(j * N + i)])), 3 * kUnit);
+        EXPECT_LE(std::abs(of_inverse - Exact(i == j ? 1 : 0)), 3 * kUnit);
+        EXPECT_EQ(std::abs(i > j ? exact(r[0][i * kLd + j]) + exact(inverse[0][i * kLd + j]) : Exact(0)), 0);
+        EXPECT_EQ(std::memcmp(&r[0][i * kLd + j], &r[1][i * kLd + j], sizeof(TypeParam)), 0);
+        EXPECT_EQ(std::memcmp(&inverse[0][i * kLd + j], &inverse[1][i * kLd + j], sizeof(TypeParam)), 0);
+      }
+    }
+  }
 }
 
 // Nearly parallel columns, just within the bound of the condition.

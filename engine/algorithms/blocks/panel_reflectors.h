@@ -3,7 +3,8 @@
 // does the rest, row by row.
 //
 //   G = P^H P,  G = R_1^H R_1,  Q_1 = P R_1^-1                    factor_gram(), row by row
-//   Q_1^H Q_1 = R_2^H R_2,  Q = Q_1 R_2^-1                        so P = Q R_2 R_1, and Q is orthonormal
+//   Q_1^H Q_1 = R_2^H R_2,  Q = Q_1 R_2^-1                        factor_near_identity(); so P = Q R_2 R_1, and Q is
+//                                                                 orthonormal
 //   Q - [S; 0] = V U,  T = -U S^H V_1^-H,  S R_2                  panel_reflectors(); V_1 the first n rows of V
 //   R = S R_2 R_1                                                 triangle_of_panel(), which nothing else waits for
 //   V = Q_1 M below V_1,  M = R_2^-1 U^-1                         row by row
@@ -31,11 +32,14 @@
 #include <cmath>
 
 #include "engine/core/complex.h"
+#include "engine/core/lane.h"
 #include "engine/core/team.h"
 
 namespace svdserve {
 
 inline constexpr double kMostPanelCondition = 1e4;
+inline constexpr double kMostNearIdentity = 0x1p-19;  // a series is off by 2^-56 then
+inline constexpr double kSquareMatters = 0x1p-56;     // of |X|^2
 
 inline constexpr int kPanelThreads = 256;
 inline constexpr int kTile = 8;  // rows and columns
@@ -44,8 +48,9 @@ SVD_HD double times(double x, double y) { return x * y; }
 SVD_HD Complex times(Complex x, Complex y) { return plus_product(from_real<Complex>(0), x, y); }
 SVD_HD double negative(double x) { return -x; }
 SVD_HD Complex negative(Complex x) { return {-x.re, -x.im}; }
-SVD_HD double reciprocal(double x) { return 1 / x; }
-SVD_HD Complex reciprocal(Complex x) { return times_real(conjugate(x), 1 / squared_modulus(x)); }
+// For pivots: |x| or |x|^2 is in the range of core/lane.h.
+SVD_HD double reciprocal(double x) { return reciprocal(scalar::ScalarLane<double>(x)).v; }
+SVD_HD Complex reciprocal(Complex x) { return times_real(conjugate(x), reciprocal(squared_modulus(x))); }
 // -x / |x|, and -1 for zero.
 SVD_HD double negative_phase(double x) { return x < 0 ? 1 : -1; }
 SVD_HD Complex negative_phase(Complex x) {
@@ -149,14 +154,17 @@ SVD_HD void mirror_tile(const Threads& threads, E (&x)[2]) {
 template <class E, class Threads, class Pivot>
 SVD_HD void invert_tile(const Threads& threads, E (&x)[2], Pivot pivot) {
   const TilePlace at(threads);
-  SVD_UNROLL for (int j = 0; j < kTile; ++j) {
-    const E by = pivot(j, of_lane(threads, x[j % 2], 4 * j + j / 2));
-    const E multiplier = times(of_lane(threads, x[j % 2], 4 * at.g + j / 2), by), minus = negative(multiplier);
-    SVD_UNROLL for (int e = 0; e < 2; ++e) {
-      const bool of_column = 2 * at.t + e == j;
-      const E row = of_lane(threads, x[e], 4 * j + at.t);
-      const E in_row = of_column ? by : times(row, by), below = of_column ? minus : plus_product(x[e], minus, row);
-      x[e] = at.g == j ? in_row : below;
+  SVD_LOOP for (int lane = 0; lane < kTile / 2; ++lane) {
+    SVD_UNROLL for (int odd = 0; odd < 2; ++odd) {
+      const int j = 2 * lane + odd;
+      const E by = pivot(j, of_lane(threads, x[odd], 4 * j + lane));
+      const E multiplier = times(of_lane(threads, x[odd], 4 * at.g + lane), by), minus = negative(multiplier);
+      SVD_UNROLL for (int e = 0; e < 2; ++e) {
+        const bool of_column = 2 * at.t + e == j;
+        const E row = of_lane(threads, x[e], 4 * j + at.t);
+        const E in_row = of_column ? by : times(row, by), below = of_column ? minus : plus_product(x[e], minus, row);
+        x[e] = at.g == j ? in_row : below;
+      }
     }
   }
 }
@@ -166,17 +174,17 @@ template <class E, class Threads>
 SVD_HD void factor_tile(const Threads& threads, E (&x)[2], E (&lower)[2], const E* reciprocals) {
   const TilePlace at(threads);
   SVD_UNROLL for (int e = 0; e < 2; ++e) lower[e] = from_real<E>(2 * at.t + e == at.g ? 1 : 0);
-  SVD_UNROLL for (int j = 0; j < kTile; ++j) {
-    const E multiplier = times(of_lane(threads, x[j % 2], 4 * at.g + j / 2), reciprocals[j]);
-    const E minus = negative(multiplier);
-    SVD_UNROLL for (int e = 0; e < 2; ++e) {
-      const E row = of_lane(threads, x[e], 4 * j + at.t);
-      if (at.g <= j) continue;
-      if (2 * at.t + e == j) {
-        x[e] = minus;
-        lower[e] = multiplier;
-      } else {
-        x[e] = plus_product(x[e], minus, row);
+  SVD_LOOP for (int lane = 0; lane < kTile / 2; ++lane) {
+    SVD_UNROLL for (int odd = 0; odd < 2; ++odd) {
+      const int j = 2 * lane + odd;
+      const E multiplier = times(of_lane(threads, x[odd], 4 * at.g + lane), reciprocals[j]);
+      const E minus = negative(multiplier);
+      SVD_UNROLL for (int e = 0; e < 2; ++e) {
+        const bool of_column = 2 * at.t + e == j, below = at.g > j;
+        const E row = of_lane(threads, x[e], 4 * j + at.t);
+        const E changed = of_column ? minus : plus_product(x[e], minus, row);
+        x[e] = below ? changed : x[e];
+        lower[e] = below && of_column ? multiplier : lower[e];
       }
     }
   }
@@ -270,58 +278,116 @@ SVD_HD void panel_product(const Threads& threads, const E (&x)[N / kTile][2], bo
   }
 }
 
+// The sum of all threads' x, one after the other by sixteens. parts: [kPanelThreads], shared.
+template <class Threads>
+SVD_HD double sum_of_threads(const Threads& threads, double x, double* parts) {
+  parts[threads.index()] = x;
+  threads.sync();
+  if (threads.index() < 16) {
+    double part = 0;
+    for (int i = 0; i < 16; ++i) part += parts[threads.index() + 16 * i];
+    parts[threads.index()] = part;
+  }
+  threads.sync();
+  double sum = 0;
+  for (int i = 0; i < 16; ++i) sum += parts[i];
+  return sum;
+}
+
 // G = R^H R, G by its lower triangle, by columns: R and R^-1 into two squares other than the first, with zeros below.
 // False: the condition of R with unit columns is above `most`, or a pivot is not positive, or an entry is no number.
 template <class Unit, int N, class E, class Threads>
 SVD_HD bool factor_gram(const Threads& threads, const E* g, double most, const PanelMemory<E, N>& memory, E* r,
                         E* inverse) {
   constexpr int kLd = N + 4;
+  const TilePlace at(threads);
   bool sound = true;
   if (threads.index() < N) {
     const double norm = std::sqrt(real_part(g[threads.index() * N + threads.index()]));
     sound = norm > 1e-140 && norm < 1e140;
     memory.norms[threads.index()] = norm;
+    memory.parts[threads.index()] = 1 / norm;
   }
   if (threads.any(!sound)) return false;
   E a[1][N / kTile][2];
   each_entry<N>(threads, [&](int i, int k, int b, int e) {
     const E entry = i >= k ? g[k * N + i] : conjugate(g[i * N + k]);
-    a[0][b][e] = i == k ? from_real<E>(1) : times_real(entry, 1 / (memory.norms[i] * memory.norms[k]));
+    a[0][b][e] = i == k ? from_real<E>(1) : times_real(times_real(entry, memory.parts[i]), memory.parts[k]);
   });
   eliminate<Unit, N / kTile, N, true>(threads, a, memory.square[0], static_cast<E*>(nullptr), [&](int j, E entry) {
     const double pivot = real_part(entry);
     sound = sound && pivot > 0;
     memory.pivots[j] = from_real<E>(pivot);  // of every lane the same
-    return memory.reciprocals[j] = from_real<E>(1 / pivot);
+    return memory.reciprocals[j] = from_real<E>(reciprocal(pivot));
   });
   factor_blocks<Unit, N>(threads, a[0], memory);
   // Nothing is stored before all is read: a store may be where the next entry is read, as far as a compiler knows.
+  const double by = at.row() < N ? std::sqrt(real_part(memory.reciprocals[at.row()])) : 0;
   double sum = 0;
   E of_inverse[N / kTile][2];
   each_entry<N>(threads, [&](int i, int k, int b, int e) {
-    const double by = std::sqrt(real_part(memory.reciprocals[i])), norm = memory.norms[k];
+    const double norm = memory.norms[k], inverse_norm = memory.parts[k];
     // R^-1 with unit columns of R is L^-H over the roots of the pivots.
     const E entry = i == k ? from_real<E>(by) : i > k ? times_real(conjugate(a[0][b][e]), by) : from_real<E>(0);
     sum += squared_modulus(entry);
-    of_inverse[b][e] = times_real(entry, 1 / norm);
+    of_inverse[b][e] = times_real(entry, inverse_norm);
     a[0][b][e] = i <= k ? times_real(a[0][b][e], by * norm) : from_real<E>(0);
   });
   each_entry<N>(threads, [&](int i, int k, int b, int e) {
     r[i * kLd + k] = a[0][b][e];
     inverse[k * kLd + i] = of_inverse[b][e];
   });
-  // |R|_F of unit columns is the root of N.
-  memory.parts[threads.index()] = sum;
   threads.sync();
-  if (threads.index() < 16) {
-    double part = 0;
-    for (int i = 0; i < 16; ++i) part += memory.parts[threads.index() + 16 * i];
-    memory.parts[threads.index()] = part;
+  // |R|_F of unit columns is the root of N.
+  const double all = sum_of_threads(threads, sum, memory.parts);
+  return !threads.any(!sound) && all * N <= most * most;
+}
+
+// The Cholesky factor of a matrix near the identity, without an elimination. G = I + E as factor_gram() takes it, up()
+// the upper triangle with half of the diagonal:
+//
+//   X = up(E),  Y = up(E - X^H X),  R = I + Y,  R^-1 = I - Y + Y^2
+//
+// The exact factor has Y = up(E - Y^H Y). So both are off by at most 2 |X|^3, and by |X|^2 where no products are added.
+// Results are as those of factor_gram(). False, and no results: |X| in the Frobenius norm is above kMostNearIdentity, or
+// an entry is no number.
+template <class Unit, int N, class E, class Threads>
+SVD_HD bool factor_near_identity(const Threads& threads, const E* g, const PanelMemory<E, N>& memory, E* r,
+                                 E* inverse) {
+  constexpr int kLd = N + 4;
+  const E one = from_real<E>(1), minus_one = from_real<E>(-1);
+  E* const x = memory.square[0];
+  E y[N / kTile][2], square[N / kTile][2];
+  double sum = 0;
+  each_entry<N>(threads, [&](int i, int k, int b, int e) {
+    const E entry = conjugate(g[i * N + k]), half = from_real<E>((real_part(entry) - 1) / 2);
+    y[b][e] = i < k ? entry : i == k ? half : from_real<E>(0);
+    square[b][e] = from_real<E>(0);
+    sum += squared_modulus(y[b][e]);
+  });
+  each_entry<N>(threads, [&](int i, int k, int b, int e) { x[i * kLd + k] = y[b][e]; });
+  const double all = sum_of_threads(threads, sum, memory.parts);
+  if (!(all <= kMostNearIdentity * kMostNearIdentity)) return false;
+  if (all > kSquareMatters) {
+    E adjoint[N / kTile][2];
+    each_entry<N>(threads, [&](int i, int k, int b, int e) { adjoint[b][e] = conjugate(x[k * kLd + i]); });
+    panel_product<Unit, N, false>(threads, adjoint, false, x, kLd, square);
+    each_entry<N>(threads, [&](int i, int k, int b, int e) {
+      const double by = i < k ? -1 : i == k ? -0.5 : 0;
+      y[b][e] = plus_product(y[b][e], from_real<E>(by), square[b][e]);
+      r[i * kLd + k] = y[b][e];
+    });
+    threads.sync();
+    panel_product<Unit, N, false>(threads, y, true, r, kLd, square);
+    threads.sync();
   }
-  if (threads.any(!sound)) return false;
-  double all = 0;
-  for (int i = 0; i < 16; ++i) all += memory.parts[i];
-  return all * N <= most * most;
+  each_entry<N>(threads, [&](int i, int k, int b, int e) {
+    const E of_identity = from_real<E>(i == k ? 1 : 0);
+    inverse[i * kLd + k] = plus_product(of_identity, one, plus_product(square[b][e], minus_one, y[b][e]));
+    r[i * kLd + k] = plus_product(of_identity, one, y[b][e]);
+  });
+  threads.sync();
+  return true;
 }
 
 // The matrix that rows are solved with, N x N by rows: R, with its diagonal blocks' inverses in their place.
@@ -379,7 +445,7 @@ SVD_HD void store_multipliers(const Threads& threads, const E* lower, const E (&
     if (row >= 0) add_tile_product<Unit>(threads, of_m[b], beyond[b][0], beyond[b][1], tile, kTile);
   }
   each_entry<N>(threads, [&](int i, int k, int b, int e) {
-    if (k < i) store(i, k, own[b][e]);
+    store(i, k, k < i ? own[b][e] : from_real<E>(k == i ? 1 : 0));
   });
   if (row < 0) return;
   SVD_UNROLL for (int b = 0; b < kTiles; ++b) {
@@ -391,7 +457,7 @@ SVD_HD void store_multipliers(const Threads& threads, const E* lower, const E (&
 }
 
 // From Q_1^H Q_1 (g, by columns) and Q_1's first N rows, which top(i, j) reads. Results are T and S R_2 by columns with
-// ld, and M by rows, each N x N with zeros beyond its triangle. store(i, j, x) takes V_1's entries below the diagonal.
+// ld, and M by rows, each N x N with zeros beyond its triangle. store(i, j, x) takes V_1's entries, all N x N.
 // False: as factor_gram().
 template <class Unit, int N, class E, class Threads, class Top, class Store>
 SVD_HD bool panel_reflectors(const Threads& threads, const E* g, const PanelMemory<E, N>& memory, Top top, Store store,
@@ -402,7 +468,10 @@ SVD_HD bool panel_reflectors(const Threads& threads, const E* g, const PanelMemo
   E* const r2 = memory.square[1];
   E* const inverse = memory.square[2];
   E* const third = memory.square[3];
-  if (!factor_gram<Unit, N>(threads, g, kMostPanelCondition, memory, r2, inverse)) return false;
+  if (!factor_near_identity<Unit, N>(threads, g, memory, r2, inverse) &&
+      !factor_gram<Unit, N>(threads, g, kMostPanelCondition, memory, r2, inverse)) {
+    return false;
+  }
   // Q - S above R_2^-1: V_1 and M are their multipliers.
   E a[kOwn][kTiles][2], x[kTiles][2];
   each_entry<N>(threads, [&](int i, int k, int b, int e) { x[b][e] = top(i, k); });

@@ -262,7 +262,8 @@ __global__ void __launch_bounds__(kPanelThreads, 1) end_panel_kernel(PanelCall<E
     return;
   }
   const large::LargeView<E> p = call.p;
-  const auto inside = [&](int i, int k) { return i < p.rows && k < p.cols; };
+  const int rows = static_cast<int>(p.rows < N ? p.rows : N), cols = static_cast<int>(p.cols);
+  const auto inside = [&](int i, int k) { return i < rows && k < cols; };
   const auto top = [&](int i, int k) { return inside(i, k) ? p.data[k * p.ld + i] : from_real<E>(0); };
   const auto store = [&](int i, int k, E x) {
     if (inside(i, k)) p.data[k * p.ld + i] = x;
@@ -272,9 +273,6 @@ __global__ void __launch_bounds__(kPanelThreads, 1) end_panel_kernel(PanelCall<E
     if (threadIdx.x == 0) *call.failed = kBrokenPanel;
     return;
   }
-  each_entry<N>(threads, [&](int i, int k, int, int) {
-    if (i <= k) store(i, k, from_real<E>(i == k ? 1 : 0));
-  });
   take_above(p, call.r, call.before, false);
 }
 
