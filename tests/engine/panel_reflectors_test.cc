@@ -84,7 +84,7 @@ struct Panel {
 
   // seed 0: the threads in order.
   bool factor(uint64_t seed = 0) {
-    FiberBlock block(kPanelThreads, seed);
+    FiberBlock block(kPanelThreads<N>, seed);
     std::vector<double> memory(static_cast<size_t>(PanelMemory<E, N>::bytes()) / sizeof(double), std::nan(""));
     const PanelMemory<E, N> shared(memory.data());
     const std::vector<E> g = gram(p);
@@ -108,7 +108,7 @@ struct Panel {
   }
   // V, T and S R_2 from Q_1.
   bool reflect(const std::vector<E>& q, uint64_t seed) {
-    FiberBlock block(kPanelThreads, seed);
+    FiberBlock block(kPanelThreads<N>, seed);
     std::vector<double> memory(static_cast<size_t>(PanelMemory<E, N>::bytes()) / sizeof(double), std::nan(""));
     const PanelMemory<E, N> shared(memory.data());
     const std::vector<E> g = gram(q);
@@ -266,7 +266,7 @@ TYPED_TEST(PanelReflectors, FactorsOfMatricesNearTheIdentity) {
     }
     std::vector<TypeParam> r[2], inverse[2];
     for (uint64_t seed : {0, 13}) {
-      FiberBlock block(kPanelThreads, seed);
+      FiberBlock block(kPanelThreads<N>, seed);
       std::vector<double> memory(static_cast<size_t>(PanelMemory<TypeParam, N>::bytes()) / sizeof(double),
                                  std::nan(""));
       const PanelMemory<TypeParam, N> shared(memory.data());
@@ -371,7 +371,7 @@ TYPED_TEST(PanelReflectors, TheTriangleOfGivenReflectors) {
   for (int j = 0; j < N; ++j) tau[j] = panel.t[static_cast<size_t>(j * N + j)];
   const std::vector<TypeParam> g = panel.gram(panel.v), made = panel.t;
   for (const auto& [seed, to] : {std::pair{0, &panel.t}, {10, &shuffled}}) {
-    FiberBlock block(kPanelThreads, static_cast<uint64_t>(seed));
+    FiberBlock block(kPanelThreads<N>, static_cast<uint64_t>(seed));
     block.run([&](FiberBlock::Thread thread) {
       triangle_of_reflectors<N>(thread, g.data(), tau.data(), to->data(), column.data());
     });

@@ -23,9 +23,10 @@
 // that is well below one, the second brings it back to O(n u). A row of P is off by O(n u) of itself times kappa. So a
 // panel with kappa above kMostPanelCondition is not taken on.
 //
-// The code is that of one of 256 threads (core/team.h); N is 32 or 64. A warp has rows of tiles. In a tile lane 4 g + t
-// has the entries (g, 2 t) and (g, 2 t + 1), which makes a tile the left operand of a product as it is. Unit::multiply(
-// threads, d, a, b) is d += A B for 8 x 4 and 4 x 8 operands: lane 4 g + t has A(g, t) and B(t, g), and d as a tile.
+// The code is that of one of a block's threads (core/team.h); N is 32 or 64. A warp has a row of tiles. In a tile lane
+// 4 g + t has the entries (g, 2 t) and (g, 2 t + 1), which makes a tile the left operand of a product as it is.
+// Unit::multiply(threads, d, a, b) is d += A B for 8 x 4 and 4 x 8 operands: lane 4 g + t has A(g, t) and B(t, g), and d
+// as a tile.
 #ifndef SVDSERVE_ENGINE_ALGORITHMS_BLOCKS_PANEL_REFLECTORS_H_
 #define SVDSERVE_ENGINE_ALGORITHMS_BLOCKS_PANEL_REFLECTORS_H_
 
@@ -41,8 +42,12 @@ inline constexpr double kMostPanelCondition = 1e4;
 inline constexpr double kMostNearIdentity = 0x1p-19;  // a series is off by 2^-56 then
 inline constexpr double kSquareMatters = 0x1p-56;     // of |X|^2
 
-inline constexpr int kPanelThreads = 256;
 inline constexpr int kTile = 8;  // rows and columns
+// Threads of a block for an N x N matrix, and of panel_reflectors(), which has one above another.
+template <int N>
+inline constexpr int kSquareThreads = 32 * (N / kTile);
+template <int N>
+inline constexpr int kPanelThreads = 2 * kSquareThreads<N>;
 
 SVD_HD double times(double x, double y) { return x * y; }
 SVD_HD Complex times(Complex x, Complex y) { return plus_product(from_real<Complex>(0), x, y); }
@@ -65,12 +70,12 @@ struct PanelMemory {
   static constexpr int kSquares = 4;
   static constexpr int elements() { return kSquares * N * kLd + (kTile + 3) * N; }
   static constexpr int bytes() {
-    return elements() * static_cast<int>(sizeof(E)) + (N + kPanelThreads) * static_cast<int>(sizeof(double));
+    return elements() * static_cast<int>(sizeof(E)) + (N + kSquareThreads<N>)*static_cast<int>(sizeof(double));
   }
 
   E* square[kSquares];
   E *tiles, *pivots, *reciprocals, *signs;  // [8 N], [N], [N], [N]
-  double *norms, *parts;                    // [N], [kPanelThreads]
+  double *norms, *parts;                    // [N], [kSquareThreads]
 
   SVD_HD explicit PanelMemory(void* memory) {
     E* next = static_cast<E*>(memory);
@@ -190,47 +195,43 @@ SVD_HD void factor_tile(const Threads& threads, E (&x)[2], E (&lower)[2], const 
   }
 }
 
-// The blocks' elimination of the first N rows of A. A warp has rows of tiles warp + 8 u. Then row i of tiles has U
-// behind its diagonal block and L^-1 before it; rows of tiles beyond A have A U^-1. `rows`: the same as it was when it
-// was the pivots', with the diagonal block's inverse. `lower`, if any: L below its diagonal blocks. If A is Hermitian,
-// so are the diagonal blocks: else the factors of an ill-conditioned one would not be each other's adjoints.
+// The blocks' elimination of the first N rows of A, which has a row of tiles for each of the first kTileRows warps. Then
+// row i of tiles has U behind its diagonal block and L^-1 before it; rows of tiles beyond the first N rows have A U^-1.
+// `rows`: the same as it was when it was the pivots', with the diagonal block's inverse. `lower`, if any: L below its
+// diagonal blocks. If A is Hermitian, so are the diagonal blocks: else the factors of an ill-conditioned one would not be
+// each other's adjoints.
 template <class Unit, int kTileRows, int N, bool kHermitian, class E, class Threads, class Pivot>
-SVD_HD void eliminate(const Threads& threads, E (&a)[(kTileRows + 7) / 8][N / kTile][2], E* rows, E* lower,
-                      Pivot pivot) {
+SVD_HD void eliminate(const Threads& threads, E (&a)[N / kTile][2], E* rows, E* lower, Pivot pivot) {
   constexpr int kLd = N + 4, kTiles = N / kTile;
   const TilePlace at(threads);
+  const bool beyond = at.warp >= kTiles;
   SVD_LOOP for (int b = 0; b < kTiles; ++b) {
     E* const pivot_row = rows + kTile * b * kLd;
     if (at.warp == b) {
       E x[2];
-      get_tile(a[0], b, x);
+      get_tile(a, b, x);
       if constexpr (kHermitian) mirror_tile(threads, x);
-      put_tile(a[0], b, x);
+      put_tile(a, b, x);
       invert_tile(threads, x, [&](int j, E entry) { return pivot(kTile * b + j, entry); });
       SVD_UNROLL for (int k = 0; k < kTiles; ++k) {
-        SVD_UNROLL for (int e = 0; e < 2; ++e) pivot_row[at.g * kLd + at.column(k, e)] = k == b ? x[e] : a[0][k][e];
+        SVD_UNROLL for (int e = 0; e < 2; ++e) pivot_row[at.g * kLd + at.column(k, e)] = k == b ? x[e] : a[k][e];
       }
     }
     threads.sync();
-    SVD_UNROLL for (int u = 0; u < (kTileRows + 7) / 8; ++u) {
-      const int i = at.warp + 8 * u;
-      if (i <= b || i >= kTileRows) continue;
-      const bool of_a = i < kTiles;
-      E own[2], multiplier[2] = {from_real<E>(0), from_real<E>(0)};
-      get_tile(a[u], b, own);
-      add_tile_product<Unit>(threads, multiplier, own[0], own[1], pivot_row + kTile * b, kLd);
-      const E minus[2] = {negative(multiplier[0]), negative(multiplier[1])};
-      SVD_UNROLL for (int k = 0; k < kTiles; ++k) {
-        if (k != b && (k > b || of_a)) {
-          add_tile_product<Unit>(threads, a[u][k], minus[0], minus[1], pivot_row + kTile * k, kLd);
-        }
-      }
-      const E kept[2] = {of_a ? minus[0] : multiplier[0], of_a ? minus[1] : multiplier[1]};
-      put_tile(a[u], b, kept);
-      SVD_UNROLL for (int e = 0; e < 2; ++e) {
-        if (of_a && lower != nullptr) lower[(kTile * i + at.g) * kLd + at.column(b, e)] = multiplier[e];
+    if (at.warp <= b || at.warp >= kTileRows) continue;
+    E own[2], multiplier[2] = {from_real<E>(0), from_real<E>(0)};
+    get_tile(a, b, own);
+    add_tile_product<Unit>(threads, multiplier, own[0], own[1], pivot_row + kTile * b, kLd);
+    const E minus[2] = {negative(multiplier[0]), negative(multiplier[1])};
+    SVD_UNROLL for (int k = 0; k < kTiles; ++k) {
+      if (k != b && (k > b || !beyond)) {
+        add_tile_product<Unit>(threads, a[k], minus[0], minus[1], pivot_row + kTile * k, kLd);
       }
     }
+    const E kept[2] = {beyond ? multiplier[0] : minus[0], beyond ? multiplier[1] : minus[1]};
+    put_tile(a, b, kept);
+    if (beyond || lower == nullptr) continue;
+    SVD_UNROLL for (int e = 0; e < 2; ++e) lower[at.row() * kLd + at.column(b, e)] = multiplier[e];
   }
 }
 
@@ -278,19 +279,20 @@ SVD_HD void panel_product(const Threads& threads, const E (&x)[N / kTile][2], bo
   }
 }
 
-// The sum of all threads' x, one after the other by sixteens. parts: [kPanelThreads], shared.
-template <class Threads>
+// The sum of x over the threads of an N x N matrix, to all threads. parts: [kSquareThreads], shared.
+template <int N, class Threads>
 SVD_HD double sum_of_threads(const Threads& threads, double x, double* parts) {
-  parts[threads.index()] = x;
+  constexpr int kSums = 16, kEach = kSquareThreads<N> / kSums;
+  if (threads.index() < kSquareThreads<N>) parts[threads.index()] = x;
   threads.sync();
-  if (threads.index() < 16) {
+  if (threads.index() < kSums) {
     double part = 0;
-    for (int i = 0; i < 16; ++i) part += parts[threads.index() + 16 * i];
+    for (int i = 0; i < kEach; ++i) part += parts[threads.index() + kSums * i];
     parts[threads.index()] = part;
   }
   threads.sync();
   double sum = 0;
-  for (int i = 0; i < 16; ++i) sum += parts[i];
+  for (int i = 0; i < kSums; ++i) sum += parts[i];
   return sum;
 }
 
@@ -309,10 +311,10 @@ SVD_HD bool factor_gram(const Threads& threads, const E* g, double most, const P
     memory.parts[threads.index()] = 1 / norm;
   }
   if (threads.any(!sound)) return false;
-  E a[1][N / kTile][2];
+  E a[N / kTile][2];
   each_entry<N>(threads, [&](int i, int k, int b, int e) {
     const E entry = i >= k ? g[k * N + i] : conjugate(g[i * N + k]);
-    a[0][b][e] = i == k ? from_real<E>(1) : times_real(times_real(entry, memory.parts[i]), memory.parts[k]);
+    a[b][e] = i == k ? from_real<E>(1) : times_real(times_real(entry, memory.parts[i]), memory.parts[k]);
   });
   eliminate<Unit, N / kTile, N, true>(threads, a, memory.square[0], static_cast<E*>(nullptr), [&](int j, E entry) {
     const double pivot = real_part(entry);
@@ -320,7 +322,7 @@ SVD_HD bool factor_gram(const Threads& threads, const E* g, double most, const P
     memory.pivots[j] = from_real<E>(pivot);  // of every lane the same
     return memory.reciprocals[j] = from_real<E>(reciprocal(pivot));
   });
-  factor_blocks<Unit, N>(threads, a[0], memory);
+  factor_blocks<Unit, N>(threads, a, memory);
   // Nothing is stored before all is read: a store may be where the next entry is read, as far as a compiler knows.
   const double by = at.row() < N ? std::sqrt(real_part(memory.reciprocals[at.row()])) : 0;
   double sum = 0;
@@ -328,18 +330,18 @@ SVD_HD bool factor_gram(const Threads& threads, const E* g, double most, const P
   each_entry<N>(threads, [&](int i, int k, int b, int e) {
     const double norm = memory.norms[k], inverse_norm = memory.parts[k];
     // R^-1 with unit columns of R is L^-H over the roots of the pivots.
-    const E entry = i == k ? from_real<E>(by) : i > k ? times_real(conjugate(a[0][b][e]), by) : from_real<E>(0);
+    const E entry = i == k ? from_real<E>(by) : i > k ? times_real(conjugate(a[b][e]), by) : from_real<E>(0);
     sum += squared_modulus(entry);
     of_inverse[b][e] = times_real(entry, inverse_norm);
-    a[0][b][e] = i <= k ? times_real(a[0][b][e], by * norm) : from_real<E>(0);
+    a[b][e] = i <= k ? times_real(a[b][e], by * norm) : from_real<E>(0);
   });
   each_entry<N>(threads, [&](int i, int k, int b, int e) {
-    r[i * kLd + k] = a[0][b][e];
+    r[i * kLd + k] = a[b][e];
     inverse[k * kLd + i] = of_inverse[b][e];
   });
   threads.sync();
   // |R|_F of unit columns is the root of N.
-  const double all = sum_of_threads(threads, sum, memory.parts);
+  const double all = sum_of_threads<N>(threads, sum, memory.parts);
   return !threads.any(!sound) && all * N <= most * most;
 }
 
@@ -366,7 +368,7 @@ SVD_HD bool factor_near_identity(const Threads& threads, const E* g, const Panel
     sum += squared_modulus(y[b][e]);
   });
   each_entry<N>(threads, [&](int i, int k, int b, int e) { x[i * kLd + k] = y[b][e]; });
-  const double all = sum_of_threads(threads, sum, memory.parts);
+  const double all = sum_of_threads<N>(threads, sum, memory.parts);
   if (!(all <= kMostNearIdentity * kMostNearIdentity)) return false;
   if (all > kSquareMatters) {
     E adjoint[N / kTile][2];
@@ -425,33 +427,31 @@ SVD_HD void multiply_row(E (&x)[N], const E* m) {
   }
 }
 
-// V_1 below its diagonal and M: multipliers by blocks times the factors of the diagonal blocks. `lower` and `beyond` are
-// those of eliminate(), `row` the thread's of M, negative where it has none.
+// V_1, and M below it: multipliers by blocks times the factors of the diagonal blocks. `lower` and `beyond` are those of
+// eliminate(): of V_1's rows the former has the multipliers, of M's the latter.
 template <class Unit, int N, class E, class Threads, class Store>
-SVD_HD void store_multipliers(const Threads& threads, const E* lower, const E (&beyond)[N / kTile][2], int row,
-                              const E* tiles, Store store, E* m) {
+SVD_HD void store_multipliers(const Threads& threads, const E* lower, const E (&beyond)[N / kTile][2], const E* tiles,
+                              Store store, E* m) {
   constexpr int kLd = N + 4, kTiles = N / kTile;
   const TilePlace at(threads);
-  E own[kTiles][2], of_m[kTiles][2];  // stored when all is read: see factor_gram()
+  E own[kTiles][2];  // stored when all is read: see factor_gram()
   SVD_UNROLL for (int b = 0; b < kTiles; ++b) {
     const E* const tile = tiles + kTile * kTile * b;
-    SVD_UNROLL for (int e = 0; e < 2; ++e) own[b][e] = of_m[b][e] = from_real<E>(0);
-    if (at.warp > b && at.row() < N) {
-      const E* const multipliers = lower + at.row() * kLd + at.column(b, 0);
-      add_tile_product<Unit>(threads, own[b], multipliers[0], multipliers[1], tile, kTile);
-    } else if (at.warp == b) {
-      SVD_UNROLL for (int e = 0; e < 2; ++e) own[b][e] = tile[kTile * at.g + 2 * at.t + e];
+    E multiplier[2];
+    SVD_UNROLL for (int e = 0; e < 2; ++e) {
+      own[b][e] = at.warp == b ? tile[kTile * at.g + 2 * at.t + e] : from_real<E>(0);
+      multiplier[e] = at.row() < N ? lower[at.row() * kLd + at.column(b, e)] : beyond[b][e];
     }
-    if (row >= 0) add_tile_product<Unit>(threads, of_m[b], beyond[b][0], beyond[b][1], tile, kTile);
+    if (at.warp > b) add_tile_product<Unit>(threads, own[b], multiplier[0], multiplier[1], tile, kTile);
   }
-  each_entry<N>(threads, [&](int i, int k, int b, int e) {
-    store(i, k, k < i ? own[b][e] : from_real<E>(k == i ? 1 : 0));
-  });
+  each_entry<N>(threads,
+                [&](int i, int k, int b, int e) { store(i, k, k < i ? own[b][e] : from_real<E>(k == i ? 1 : 0)); });
+  const int row = at.row() - N;
   if (row < 0) return;
   SVD_UNROLL for (int b = 0; b < kTiles; ++b) {
     SVD_UNROLL for (int e = 0; e < 2; ++e) {
       const int k = at.column(b, e);
-      m[row * N + k] = row <= k ? of_m[b][e] : from_real<E>(0);
+      m[row * N + k] = row <= k ? own[b][e] : from_real<E>(0);
     }
   }
 }
@@ -462,7 +462,7 @@ SVD_HD void store_multipliers(const Threads& threads, const E* lower, const E (&
 template <class Unit, int N, class E, class Threads, class Top, class Store>
 SVD_HD bool panel_reflectors(const Threads& threads, const E* g, const PanelMemory<E, N>& memory, Top top, Store store,
                              E* t, E* r, int ld, E* m) {
-  constexpr int kLd = N + 4, kTiles = N / kTile, kTileRows = 2 * kTiles, kOwn = (kTileRows + 7) / 8;
+  constexpr int kLd = N + 4, kTiles = N / kTile;
   const TilePlace at(threads);
   E* const rows = memory.square[0];
   E* const r2 = memory.square[1];
@@ -473,28 +473,27 @@ SVD_HD bool panel_reflectors(const Threads& threads, const E* g, const PanelMemo
     return false;
   }
   // Q - S above R_2^-1: V_1 and M are their multipliers.
-  E a[kOwn][kTiles][2], x[kTiles][2];
+  E a[kTiles][2], x[kTiles][2];
   each_entry<N>(threads, [&](int i, int k, int b, int e) { x[b][e] = top(i, k); });
-  panel_product<Unit, N, false>(threads, x, false, inverse, kLd, a[0]);
-  const int row_of_inverse = kTile * (at.warp + 8 * (kOwn - 1) - kTiles) + at.g;  // its part of the rows beyond A
-  if (row_of_inverse >= 0) {
+  panel_product<Unit, N, false>(threads, x, false, inverse, kLd, a);
+  if (at.row() >= N) {
     SVD_UNROLL for (int b = 0; b < kTiles; ++b) {
-      SVD_UNROLL for (int e = 0; e < 2; ++e) a[kOwn - 1][b][e] = inverse[row_of_inverse * kLd + at.column(b, e)];
+      SVD_UNROLL for (int e = 0; e < 2; ++e) a[b][e] = inverse[(at.row() - N) * kLd + at.column(b, e)];
     }
   }
-  eliminate<Unit, kTileRows, N, false>(threads, a, rows, third, [&](int j, E entry) {
+  eliminate<Unit, 2 * kTiles, N, false>(threads, a, rows, third, [&](int j, E entry) {
     const E sign = negative_phase(entry);
     memory.signs[j] = sign;  // of every lane the same
     memory.pivots[j] = plus_product(entry, sign, from_real<E>(-1));
     return memory.reciprocals[j] = reciprocal(memory.pivots[j]);
   });
-  factor_blocks<Unit, N>(threads, a[0], memory);
+  factor_blocks<Unit, N>(threads, a, memory);
   threads.sync();
-  store_multipliers<Unit, N>(threads, third, a[kOwn - 1], row_of_inverse, memory.tiles, store, m);
+  store_multipliers<Unit, N>(threads, third, a, memory.tiles, store, m);
   // -U S^H, the conjugate of L^-1, and their product.
   each_entry<N>(threads, [&](int i, int k, int b, int e) {
-    x[b][e] = i <= k ? negative(times(a[0][b][e], conjugate(memory.signs[k]))) : from_real<E>(0);
-    inverse[i * kLd + k] = i > k ? conjugate(a[0][b][e]) : from_real<E>(i == k ? 1 : 0);
+    x[b][e] = i <= k ? negative(times(a[b][e], conjugate(memory.signs[k]))) : from_real<E>(0);
+    inverse[i * kLd + k] = i > k ? conjugate(a[b][e]) : from_real<E>(i == k ? 1 : 0);
   });
   threads.sync();
   E sum[kTiles][2];

@@ -28,6 +28,7 @@ namespace svdserve::cuda {
 template <class E>
 inline constexpr int kPanel = kIsComplex<E> ? 32 : 64;
 
+inline constexpr int kRowThreads = 256;
 inline constexpr int kRowsOfTile = 64;
 inline constexpr int kGroup = 128;              // columns of panels that are applied together
 inline constexpr int kMostParts = 128;          // of a Gram matrix: a function of the rows alone
@@ -120,7 +121,7 @@ struct MatrixUnit {
 // The tile's part of the Gram matrix, by the matrix units: each of eight warps has some tiles of 8 x 8.
 template <class E>
 struct GramTiles {
-  static constexpr int kSide = kPanel<E> / 8, kWarps = kPanelThreads / 32, kOwn = kSide * kSide / kWarps;
+  static constexpr int kSide = kPanel<E> / 8, kWarps = kRowThreads / 32, kOwn = kSide * kSide / kWarps;
   E sum[kOwn][2];
 
   __device__ __forceinline__ GramTiles() {
@@ -151,7 +152,7 @@ struct GramTiles {
 };
 
 template <class E, RowStep kStep>
-__global__ void __launch_bounds__(kPanelThreads, 1) rows_kernel(PanelCall<E> call) {
+__global__ void __launch_bounds__(kRowThreads, 1) rows_kernel(PanelCall<E> call) {
   constexpr int N = kPanel<E>, kLd = RowTile<E>::kLd;
   if (*call.failed <= call.index) return;
   extern __shared__ __align__(16) unsigned char shared[];
@@ -160,7 +161,7 @@ __global__ void __launch_bounds__(kPanelThreads, 1) rows_kernel(PanelCall<E> cal
   const large::LargeView<E> p = call.p;
   const auto thread = static_cast<int>(threadIdx.x);
   if constexpr (kStep != RowStep::kGram) {
-    for (int e = thread; e < N * N; e += kPanelThreads) {
+    for (int e = thread; e < N * N; e += kRowThreads) {
       triangle[e / N * RowTile<E>::kTriangleLd + e % N] = call.rows[e];
     }
   }
@@ -171,8 +172,8 @@ __global__ void __launch_bounds__(kPanelThreads, 1) rows_kernel(PanelCall<E> cal
   for (int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
     const int64_t first = begin + tile * kRowsOfTile;
 #pragma unroll
-    for (int u = 0; u < N * kRowsOfTile / kPanelThreads; ++u) {
-      const int e = thread + u * kPanelThreads, i = e % kRowsOfTile, j = e / kRowsOfTile;
+    for (int u = 0; u < N * kRowsOfTile / kRowThreads; ++u) {
+      const int e = thread + u * kRowThreads, i = e % kRowsOfTile, j = e / kRowsOfTile;
       rows[j * kLd + i] = j < p.cols && first + i < p.rows ? p.data[j * p.ld + first + i] : from_real<E>(0);
     }
     __syncthreads();
@@ -186,7 +187,7 @@ __global__ void __launch_bounds__(kPanelThreads, 1) rows_kernel(PanelCall<E> cal
       }
       own.store(rows);
       __syncthreads();
-      for (int e = thread; e < N * kRowsOfTile; e += kPanelThreads) {
+      for (int e = thread; e < N * kRowsOfTile; e += kRowThreads) {
         const int i = e % kRowsOfTile, j = e / kRowsOfTile;
         if (j < p.cols && first + i < p.rows) p.data[j * p.ld + first + i] = rows[j * kLd + i];
       }
@@ -199,9 +200,9 @@ __global__ void __launch_bounds__(kPanelThreads, 1) rows_kernel(PanelCall<E> cal
 
 // gram := the sum of the parts in their order, by fours. Columns beyond the panel's are those of the identity.
 template <class E>
-__global__ void __launch_bounds__(kPanelThreads) add_parts_kernel(PanelCall<E> call, int parts) {
-  constexpr int N = kPanel<E>, kEntries = kPanelThreads / 4;
-  __shared__ E sums[kPanelThreads];
+__global__ void __launch_bounds__(kRowThreads) add_parts_kernel(PanelCall<E> call, int parts) {
+  constexpr int N = kPanel<E>, kEntries = kRowThreads / 4;
+  __shared__ E sums[kRowThreads];
   const int entry = static_cast<int>(blockIdx.x) * kEntries + static_cast<int>(threadIdx.x) % kEntries;
   E sum = from_real<E>(0);
 #pragma unroll 8
@@ -218,7 +219,7 @@ __global__ void __launch_bounds__(kPanelThreads) add_parts_kernel(PanelCall<E> c
 }
 
 template <class E>
-__global__ void __launch_bounds__(kPanelThreads, 1) begin_panel_kernel(PanelCall<E> call) {
+__global__ void __launch_bounds__(kSquareThreads<kPanel<E>>, 1) begin_panel_kernel(PanelCall<E> call) {
   constexpr int N = kPanel<E>, kLd = PanelMemory<E, N>::kLd;
   if (*call.failed <= call.index) return;
   extern __shared__ __align__(16) unsigned char shared[];
@@ -238,7 +239,7 @@ __global__ void __launch_bounds__(kPanelThreads, 1) begin_panel_kernel(PanelCall
 // back.
 template <class E>
 __device__ __forceinline__ void take_above(const large::LargeView<E>& p, E* r, int before, bool into) {
-  for (int e = static_cast<int>(threadIdx.x); e < before * kPanel<E>; e += kPanelThreads) {
+  for (int e = static_cast<int>(threadIdx.x); e < before * kPanel<E>; e += static_cast<int>(blockDim.x)) {
     const int i = e % before - before, j = e / before;
     if (j >= p.cols) break;
     E& entry = p.data[j * p.ld + i];
@@ -253,7 +254,7 @@ __device__ __forceinline__ void take_above(const large::LargeView<E>& p, E* r, i
 
 // V_1 takes the place of the panel's first rows, with its ones and zeros; S R_2 waits in call.r.
 template <class E>
-__global__ void __launch_bounds__(kPanelThreads, 1) end_panel_kernel(PanelCall<E> call) {
+__global__ void __launch_bounds__(kPanelThreads<kPanel<E>>, 1) end_panel_kernel(PanelCall<E> call) {
   constexpr int N = kPanel<E>;
   extern __shared__ __align__(16) unsigned char shared[];
   const BlockThreads threads;
@@ -278,7 +279,7 @@ __global__ void __launch_bounds__(kPanelThreads, 1) end_panel_kernel(PanelCall<E
 
 // Block b finds R of panel b. r1: of all panels; r: of all groups.
 template <class E>
-__global__ void __launch_bounds__(kPanelThreads, 1) panel_triangles_kernel(const E* r1, E* r) {
+__global__ void __launch_bounds__(kSquareThreads<kPanel<E>>, 1) panel_triangles_kernel(const E* r1, E* r) {
   constexpr int N = kPanel<E>;
   const int64_t panel = blockIdx.x, at = panel * N, before = at % kGroup;
   triangle_of_panel<MatrixUnit, N>(BlockThreads(), r1 + panel * (N * N),
@@ -287,7 +288,7 @@ __global__ void __launch_bounds__(kPanelThreads, 1) panel_triangles_kernel(const
 
 // T of a panel whose reflectors a library made: V with its ones and zeros, tau.
 template <class E>
-__global__ void __launch_bounds__(kPanelThreads, 1) given_panel_kernel(PanelCall<E> call, const E* tau) {
+__global__ void __launch_bounds__(kSquareThreads<kPanel<E>>, 1) given_panel_kernel(PanelCall<E> call, const E* tau) {
   constexpr int N = kPanel<E>;
   extern __shared__ __align__(16) unsigned char shared[];
   const PanelMemory<E, N> memory(shared);
@@ -302,14 +303,13 @@ __global__ void __launch_bounds__(kPanelThreads, 1) given_panel_kernel(PanelCall
 
 // Block b exchanges R's columns of panel first + b, as far as they lie in the group's triangle.
 template <class E>
-__global__ void __launch_bounds__(kPanelThreads)
-    triangles_kernel(large::LargeView<E> a, E* r, int32_t first, bool into) {
+__global__ void __launch_bounds__(kRowThreads) triangles_kernel(large::LargeView<E> a, E* r, int32_t first, bool into) {
   constexpr int N = kPanel<E>;
   const int64_t at = (int64_t{first} + blockIdx.x) * N;
   const int before = static_cast<int>(at % kGroup);
   const large::LargeView<E> p{a.data + at * (a.ld + 1), a.rows - at, a.cols - at < N ? a.cols - at : N, a.ld};
   E* const own = r + at / kGroup * (kGroup * kGroup) + before * (kGroup + 1);
-  for (int e = static_cast<int>(threadIdx.x); e < N * N; e += kPanelThreads) {
+  for (int e = static_cast<int>(threadIdx.x); e < N * N; e += kRowThreads) {
     const int i = e % N, j = e / N;
     if (i > j || j >= p.cols) continue;
     E& entry = p.data[j * p.ld + i];

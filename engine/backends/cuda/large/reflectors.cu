@@ -83,28 +83,28 @@ void Reflectors<E>::enqueue_gram(const Queue& queue, const PanelCall<E>& call, b
   const int64_t tiles = (call.p.rows + kRowsOfTile - 1) / kRowsOfTile;
   const auto parts = static_cast<unsigned>(std::min<int64_t>(tiles, kMostParts));
   if (solved) {
-    rows_kernel<E, RowStep::kSolve><<<parts, kPanelThreads, RowTile<E>::kBytes, queue.stream>>>(call);
+    rows_kernel<E, RowStep::kSolve><<<parts, kRowThreads, RowTile<E>::kBytes, queue.stream>>>(call);
   } else {
-    rows_kernel<E, RowStep::kGram><<<parts, kPanelThreads, RowTile<E>::kBytes, queue.stream>>>(call);
+    rows_kernel<E, RowStep::kGram><<<parts, kRowThreads, RowTile<E>::kBytes, queue.stream>>>(call);
   }
   launched();
-  constexpr unsigned kBlocks = 4 * kPanel<E> * kPanel<E> / kPanelThreads;
-  add_parts_kernel<E><<<kBlocks, kPanelThreads, 0, queue.stream>>>(call, static_cast<int>(parts));
+  constexpr unsigned kBlocks = 4 * kPanel<E> * kPanel<E> / kRowThreads;
+  add_parts_kernel<E><<<kBlocks, kRowThreads, 0, queue.stream>>>(call, static_cast<int>(parts));
   launched();
 }
 
 template <class E>
 void Reflectors<E>::enqueue_panel(const Queue& queue, const PanelCall<E>& call) {
   enqueue_gram(queue, call, false);
-  begin_panel_kernel<E><<<1, kPanelThreads, PanelMemory<E, kPanel<E>>::bytes(), queue.stream>>>(call);
+  begin_panel_kernel<E><<<1, kSquareThreads<kPanel<E>>, PanelMemory<E, kPanel<E>>::bytes(), queue.stream>>>(call);
   launched();
   enqueue_gram(queue, call, true);
-  end_panel_kernel<E><<<1, kPanelThreads, PanelMemory<E, kPanel<E>>::bytes(), queue.stream>>>(call);
+  end_panel_kernel<E><<<1, kPanelThreads<kPanel<E>>, PanelMemory<E, kPanel<E>>::bytes(), queue.stream>>>(call);
   launched();
   const int64_t below = (call.p.rows - kPanel<E> + kRowsOfTile - 1) / kRowsOfTile;
   if (below <= 0) return;
   const auto blocks = static_cast<unsigned>(std::min<int64_t>(below, 8 * lane_.limits.multiprocessors));
-  rows_kernel<E, RowStep::kMultiply><<<blocks, kPanelThreads, RowTile<E>::kBytes, queue.stream>>>(call);
+  rows_kernel<E, RowStep::kMultiply><<<blocks, kRowThreads, RowTile<E>::kBytes, queue.stream>>>(call);
   launched();
 }
 
@@ -190,7 +190,7 @@ void Reflectors<E>::factor(View a, E* t) {
   const int64_t taken = std::min<int64_t>(failed, panels);
   if (taken > 0) {
     const auto blocks = static_cast<unsigned>(taken);
-    panel_triangles_kernel<E><<<blocks, kPanelThreads, 0, lane_.stream>>>(all.r1, all.r);
+    panel_triangles_kernel<E><<<blocks, kSquareThreads<kPanel<E>>, 0, lane_.stream>>>(all.r1, all.r);
     launched();
   }
   if (taken < panels) factor_by_library(own, a, taken, all, t);
@@ -228,7 +228,8 @@ void Reflectors<E>::take_panels(const Queue& queue, View a, int64_t first, const
   for (int64_t i = first; i < panels; ++i) {
     const PanelCall<E> call = call_of(a, i, all, t);
     enqueue_gram(queue, call, false);
-    given_panel_kernel<E><<<1, kPanelThreads, PanelMemory<E, N>::bytes(), queue.stream>>>(call, tau + (i - first) * N);
+    given_panel_kernel<E>
+        <<<1, kSquareThreads<kPanel<E>>, PanelMemory<E, N>::bytes(), queue.stream>>>(call, tau + (i - first) * N);
     launched();
     join(queue, a, call);
   }
@@ -295,7 +296,7 @@ template <class E>
 void Reflectors<E>::exchange(View a, E* r, int64_t first, int64_t count, bool into) {
   if (count == 0) return;
   triangles_kernel<E>
-      <<<static_cast<unsigned>(count), kPanelThreads, 0, lane_.stream>>>(a, r, static_cast<int32_t>(first), into);
+      <<<static_cast<unsigned>(count), kRowThreads, 0, lane_.stream>>>(a, r, static_cast<int32_t>(first), into);
   launched();
 }
 
