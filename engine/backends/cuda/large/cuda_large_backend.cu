@@ -29,9 +29,12 @@ using large::LargeStop;
 // 8 n (K - 1) elements, and these rows take 4 K n of them.
 constexpr int kCosineBlocks = 8;
 
-// Members compute p-steps by halves up to so many pairs of a member of four. With more, the rotations are too small a part
-// of a p-step. One GPU alone has whole p-steps (decisions/0017).
-constexpr int kMostPairsByHalves = 24;
+// Members compute p-steps by halves up to so many pairs of a member of four, and up to so many pairs of their own. With
+// more, the rotations are too small a part of a p-step. One GPU alone has whole p-steps (decisions/0017).
+constexpr int kMostPairsByHalves = 40;
+constexpr int kMostOwnPairsByHalves = 48;
+// From so many pairs of a member of four on, a half's postmultiplication takes longer than the other half's rotations.
+constexpr int kPairsOfLongProducts = 32;
 // Parts of a Gram matrix, GramStepParts::most, in p-steps by halves.
 constexpr int kMostPartsByHalves = 16;
 // Fewer p-steps are not worth a start without rotations and an end with nothing beside them.
@@ -824,7 +827,7 @@ bool CudaLargeBackend<E>::has_halves() const {
 }
 
 // Those that suit half of the pairs leave a multiprocessor for each pair of the others, for its rotations. A member of two
-// has twice the pairs.
+// has twice the pairs. Where products are long, the rotations have ended when Gram matrices begin.
 template <class E>
 GramStepParts CudaLargeBackend<E>::parts_of(const large::PStep<E>& step) const {
   GramStepParts parts;
@@ -832,7 +835,9 @@ GramStepParts CudaLargeBackend<E>::parts_of(const large::PStep<E>& step) const {
   if (!has_halves()) return parts;
   parts.most = kMostPartsByHalves;
   parts.pairs = std::max(1, pairs_of_member_ / 2);
-  parts.multiprocessors = std::max(1, lane_.limits.multiprocessors - 2 * parts.pairs);
+  if (pairs_of_member_ < kPairsOfLongProducts) {
+    parts.multiprocessors = std::max(1, lane_.limits.multiprocessors - 2 * parts.pairs);
+  }
   return parts;
 }
 
@@ -927,7 +932,7 @@ void CudaLargeBackend<E>::p_steps(const std::vector<large::PStep<E>>& steps) {
   for (size_t at = 0; at < steps.size();) {
     const large::PStep<E>* const first = steps.data() + at;
     StepHalves halves;
-    if (has_halves() && first->count <= 2 * pairs_of_member_) {
+    if (has_halves() && first->count <= std::min(2 * pairs_of_member_, kMostOwnPairsByHalves)) {
       halves = halves_of(first, steps.size() - at, static_cast<int>(blocks_of(*first)));
     }
     if (halves.steps >= kLeastStepsByHalves) {
