@@ -1,7 +1,9 @@
 #include "engine/cuda_large_engine.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <random>
 #include <set>
 #include <string>
 #include <utility>
@@ -38,6 +40,27 @@ void tell(const void* control, const LargeProgress* progress) {
   static_cast<const LargeControl*>(control)->progress(*progress);
 }
 
+// CUDA loads a kernel when it is launched first, and cuBLAS chooses its kernels by size. So both methods of an SVD have a
+// matrix of a size at which they use what larger ones use.
+void decompose_for_practice(const LargeEngine& engine) {
+  constexpr int64_t kOrder = 1024;
+  constexpr size_t kEntries = kOrder * kOrder;
+  std::minstd_rand random(1);
+  std::vector<double> matrix(kEntries), left(kEntries), values(kOrder), right(kEntries);
+  for (double& entry : matrix) entry = std::uniform_real_distribution<double>(-1, 1)(random);
+  for (const Method method : {Method::kAuto, Method::kJacobi}) {
+    LargeOptions options;
+    options.method = method;
+    const LargePlan plan = *plan_large({kOrder, kOrder, DType::kF64, Order::kColumnMajor}, options).plan;
+    LargeOperands operands;
+    operands.matrix = matrix.data();
+    operands.left = left.data();
+    operands.values = values.data();
+    operands.right = right.data();
+    (void)engine.decompose(plan, operands);
+  }
+}
+
 class CudaLargeEngine final : public LargeEngine {
  public:
   CudaLargeEngine(const SvdserveCudaApi* api, int ordinal) : api_(api), ordinal_(ordinal) {}
@@ -53,6 +76,8 @@ class CudaLargeEngine final : public LargeEngine {
   }
 
   uint64_t state_bytes(const LargePlan& plan) const override { return api_->large_state_bytes(&plan); }
+
+  void prepare() const override { decompose_for_practice(*this); }
 
   LargeOutcome decompose(const LargePlan& plan, const LargeOperands& operands,
                          const LargeControl& control) const override {

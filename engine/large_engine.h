@@ -271,6 +271,9 @@ class LargeEngine {
   virtual double predicted_seconds(const LargePlan& /*plan*/) const { return 0; }
   // The most bytes of all states of a plan together, with the one that a new one replaces. 0: it has no states here.
   virtual uint64_t state_bytes(const LargePlan& /*plan*/) const { return 0; }
+  // Opens what the first decomposition would open, such as libraries and their handles. It takes up to a second, and may be
+  // called beside decompose(). No decomposition needs it, and what fails here fails there again. Never throws.
+  virtual void prepare() const {}
   // Blocks until the results are written. Never throws.
   virtual LargeOutcome decompose(const LargePlan& plan, const LargeOperands& operands,
                                  const LargeControl& control = {}) const = 0;

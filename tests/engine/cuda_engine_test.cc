@@ -81,6 +81,11 @@ int probe() {
     (void)factors->decompose(plan, {}, {});
     std::printf("state=%s%s\nstate_bytes=%llu\n", states.sweep.c_str(), states.ended ? "" : ", unfinished",
                 static_cast<unsigned long long>(factors->state_bytes(plan)));
+    void* const library = dlopen(std::getenv("SVDSERVE_CUDA_PLUGIN"), RTLD_NOW);
+    const auto& fake = *reinterpret_cast<fake_cuda::ControlEntry>(dlsym(library, fake_cuda::kControlEntryName))();
+    const int64_t before = fake.observed().large_matrices;
+    factors->prepare();
+    std::printf("prepared_by=%d\n", static_cast<int>(fake.observed().large_matrices - before));
     constexpr LargeKind kGeneral = LargeKind::kGeneral;
     constexpr Method kJacobi = Method::kJacobi;
     std::printf("svd=%llu\nqr=%llu\njacobi=%llu\nstarted=%llu\nstrategy=%llu\nvariant=%llu\n",
@@ -254,6 +259,10 @@ TEST(CudaMissing, StatesCrossTheTable) {
   const Findings found = probe_with(with_driver() + "SVDSERVE_FAKE_CUDA_LARGE=1");
   EXPECT_EQ(found.at("state"), "Q and R");
   EXPECT_EQ(found.at("state_bytes"), std::to_string(fake_cuda::kLargeStateBytes));
+}
+
+TEST(CudaMissing, AGpuPreparesByOneMatrixOfEachMethod) {
+  EXPECT_EQ(probe_with(with_driver() + "SVDSERVE_FAKE_CUDA_LARGE=1").at("prepared_by"), "2");
 }
 
 // No memory is enough for what a GPU does not compute.

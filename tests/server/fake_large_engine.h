@@ -46,6 +46,26 @@ class LargeControls {
     }
     tell(progress);
   }
+  // Preparations wait until this is called again with false.
+  void hold_preparation(bool hold) {
+    MutexLock lock(&mu_);
+    holds_preparation_ = hold;
+    changed_.signal_all();
+  }
+  void prepare() {
+    MutexLock lock(&mu_);
+    ++preparations_;
+    changed_.signal_all();
+    while (holds_preparation_) changed_.wait(&mu_);
+  }
+  int preparations() {
+    MutexLock lock(&mu_);
+    return preparations_;
+  }
+  void await_preparation() {
+    MutexLock lock(&mu_);
+    while (preparations_ == 0) changed_.wait(&mu_);
+  }
   // Blocks until `count` factors were begun, or have ended.
   void await_begun(int count) {
     MutexLock lock(&mu_);
@@ -116,7 +136,8 @@ class LargeControls {
 
   Mutex mu_;
   CondVar changed_;
-  bool open_ = true, obeying_ = true;
+  bool open_ = true, obeying_ = true, holds_preparation_ = false;
+  int preparations_ = 0;
   int begun_ = 0, ended_ = 0, cancelled_ = 0, most_at_once_ = 0;
   std::vector<int> order_;
   LargeOutcome outcome_ = [] {
@@ -141,6 +162,7 @@ class FakeLargeEngine final : public LargeEngine {
   LargeWorkspace memory(const LargePlan& plan, uint64_t /*device_room*/) const override { return memory_(plan); }
   double predicted_seconds(const LargePlan& plan) const override { return static_cast<double>(plan.values); }
   uint64_t state_bytes(const LargePlan& /*plan*/) const override { return controls_->state_bytes(); }
+  void prepare() const override { controls_->prepare(); }
   LargeOutcome decompose(const LargePlan& plan, const LargeOperands& operands,
                          const LargeControl& control) const override {
     return controls_->compute(plan, operands, control);

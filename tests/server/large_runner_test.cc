@@ -130,6 +130,25 @@ TEST(LargeRunner, AMatrixThatWaitsForMemoryIsPassedByABoundedNumber) {
   EXPECT_EQ(events.await(wanted.size()), wanted);
 }
 
+// Each device prepares once, and a gang has nothing but its members. The first matrix does not wait for it.
+TEST(LargeRunner, DevicesPrepareBesideTheFirstMatrix) {
+  const auto single = std::make_shared<LargeControls>(), gang = std::make_shared<LargeControls>();
+  single->hold_preparation(true);
+  std::vector<LargeDevice> both;
+  both.push_back({"fake", 100, std::make_unique<FakeLargeEngine>(single, LargeWorkspace{})});
+  both.push_back({"gang", 100, std::make_unique<FakeLargeEngine>(gang, LargeWorkspace{}), {0}});
+  Events events;
+  {
+    LargeRunner runner(std::move(both), [](int64_t, Reservation*) { return true; });
+    single->await_preparation();
+    ASSERT_TRUE(runner.submit(std::make_shared<Task>(1, &events), {0, std::nullopt}));
+    events.await(1);
+    single->hold_preparation(false);
+  }
+  EXPECT_EQ(single->preparations(), 1);
+  EXPECT_EQ(gang->preparations(), 0);
+}
+
 // Notes the device that computes it.
 class PlacedTask final : public LargeTask {
  public:

@@ -11,7 +11,11 @@ namespace svdserve::server {
 LargeRunner::LargeRunner(std::vector<LargeDevice> devices, Reserve reserve)
     : devices_(std::move(devices)), reserve_(std::move(reserve)), states_(devices_.size()) {
   for (int i = 0; i < size(); ++i) members_.push_back(device(i).is_gang() ? device(i).members : std::vector<int>{i});
-  for (int i = 0; i < size(); ++i) threads_.emplace_back([this, i] { serve(i); });
+  for (int i = 0; i < size(); ++i) {
+    threads_.emplace_back([this, i] { serve(i); });
+    // Beside the first matrices, so that none waits for it.
+    if (!device(i).is_gang()) threads_.emplace_back([this, i] { device(i).engine->prepare(); });
+  }
 }
 
 LargeRunner::~LargeRunner() {

@@ -68,9 +68,9 @@ class LargeRunner {
   // Reserves bytes of the host's memory for a matrix that was admitted. False: there is no room now. Must not block.
   using Reserve = std::function<bool(int64_t bytes, Reservation* reservation)>;
 
-  // At least one device.
+  // At least one device. Those that are no gang prepare meanwhile, so that the first matrix need not.
   LargeRunner(std::vector<LargeDevice> devices, Reserve reserve);
-  // Waits for what runs. Before that, all tasks were withdrawn or told to cancel.
+  // Waits for what runs and for what prepares. Before that, all tasks were withdrawn or told to cancel.
   ~LargeRunner();
   LargeRunner(const LargeRunner&) = delete;
   LargeRunner& operator=(const LargeRunner&) = delete;

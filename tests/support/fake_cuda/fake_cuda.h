@@ -72,6 +72,7 @@ struct Observed {
   int64_t illegal;           // accesses outside of what was allocated, or misaligned
   int64_t after_death;       // calls that free or destroy, after a sticky fault
   int hanging;               // calls that hang now
+  int64_t large_matrices;    // decompositions on one device, since reset()
 };
 
 // A test's control of the plugin that it has loaded. Thread-safe, but for reset().

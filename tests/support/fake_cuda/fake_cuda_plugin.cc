@@ -67,7 +67,7 @@ class Fake final : public Control {
     fault_at_ = 0;
     dead_ = false;
     on_launch_ = nullptr;
-    launches_ = illegal_ = after_death_ = 0;
+    launches_ = illegal_ = after_death_ = large_matrices_ = 0;
     most_at_work_ = 0;
     hanging_ = 0;
     hang_ended_ = false;
@@ -99,8 +99,8 @@ class Fake final : public Control {
   }
   Observed observed() const override {
     const std::lock_guard lock(mutex_);
-    return {size_of(device_), size_of(pinned_), size_of(streams_), size_of(events_), launches_,
-            at_work(),        most_at_work_,    illegal_,          after_death_,     hanging_};
+    return {size_of(device_), size_of(pinned_), size_of(streams_), size_of(events_), launches_,      at_work(),
+            most_at_work_,    illegal_,         after_death_,      hanging_,         large_matrices_};
   }
   int copies_of(const void* memory, size_t bytes) const override {
     const std::lock_guard lock(mutex_);
@@ -110,6 +110,11 @@ class Fake final : public Control {
   }
 
   // --- for the table ---
+
+  void count_large_matrix() {
+    const std::lock_guard lock(mutex_);
+    ++large_matrices_;
+  }
 
   uint64_t workspace_bytes(int64_t count) const {
     const std::lock_guard lock(mutex_);
@@ -340,7 +345,7 @@ class Fake final : public Control {
   std::string fault_file_, file_text_;  // its name and what it said last
   bool dead_ = false;
   std::function<void(int64_t)> on_launch_;
-  int64_t launches_ = 0, illegal_ = 0, after_death_ = 0;
+  int64_t launches_ = 0, illegal_ = 0, after_death_ = 0, large_matrices_ = 0;
   int most_at_work_ = 0;
 };
 
@@ -422,6 +427,7 @@ constexpr SvdserveCudaApi kApi = {
     [](int32_t, const LargePlan*, const LargeOperands*, const SvdserveCudaLargeControl* control,
        SvdserveCudaLargeOutcome* outcome) {
       *outcome = {};
+      fake().count_large_matrix();
       copy_state(control->states);
     },
     [](int32_t from, int32_t to) -> int32_t { return from / 2 == to / 2; },
