@@ -228,6 +228,19 @@ TYPED_TEST(PanelReflectors, AreThoseOfRandomColumns) {
   }
 }
 
+// A reflector of one row is as unitary as its phase is.
+TEST(NegativePhase, HasModulusOne) {
+  Random random(14);
+  for (int i = 0; i < 100000; ++i) {
+    const Complex x = times_real(random_element<Complex>(random), std::pow(10, i % 200 - 100));
+    const Exact s = exact(negative_phase(x)), wanted = -exact(x) / std::abs(exact(x));
+    ASSERT_LE(std::abs(std::norm(s) - 1), 2.5L * kUnit) << x.re << " " << x.im;
+    ASSERT_LE(std::abs(s - wanted), 3 * kUnit) << x.re << " " << x.im;
+  }
+  for (const Complex x : {Complex{0, 0}, Complex{1, 0}}) EXPECT_EQ(exact(negative_phase(x)), Exact(-1));
+  EXPECT_EQ(exact(negative_phase(Complex{0, 2})), Exact(0, -1));
+}
+
 // Norms from 1e-100 to 1e100: G is scaled before anything else.
 TYPED_TEST(PanelReflectors, ColumnsMayHaveAnyNorms) {
   constexpr int N = kWidth<TypeParam>;

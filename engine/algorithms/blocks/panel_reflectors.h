@@ -56,11 +56,14 @@ SVD_HD Complex negative(Complex x) { return {-x.re, -x.im}; }
 // For pivots: |x| or |x|^2 is in the range of core/lane.h.
 SVD_HD double reciprocal(double x) { return reciprocal(scalar::ScalarLane<double>(x)).v; }
 SVD_HD Complex reciprocal(Complex x) { return times_real(conjugate(x), reciprocal(squared_modulus(x))); }
-// -x / |x|, and -1 for zero.
+// -x / |x|, and -1 for zero. A Newton step makes the modulus one: a reflector of one row is as unitary as this is.
 SVD_HD double negative_phase(double x) { return x < 0 ? 1 : -1; }
 SVD_HD Complex negative_phase(Complex x) {
   const double size = std::sqrt(squared_modulus(x));
-  return size > 0 ? times_real(x, -1 / size) : from_real<Complex>(-1);
+  if (!(size > 0)) return from_real<Complex>(-1);
+  const Complex s = times_real(x, -1 / size);
+  const double half = 0.5 * (std::fma(-s.re, s.re, 1.0) - s.im * s.im);
+  return {std::fma(half, s.re, s.re), std::fma(half, s.im, s.im)};
 }
 
 // Memory that the threads share. Squares are N x kLd, by rows.
