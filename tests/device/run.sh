@@ -15,6 +15,7 @@
 #   ring                        one large matrix on 1, 2, 4 and 8 GPUs together: bits, sweeps, whole factors; lost ranks
 #   sanitize                    compute-sanitizer over a reduced list
 #   soak                        two minutes of mixed load
+#   first                       the first large matrices of a server that has just started, and of one that has prepared
 #   resources
 #   limits                      the limits of the kernels of singular values alone, by Nsight Compute
 #   factor-profile              Nsight Compute on one launch of each kernel of a p-step
@@ -226,6 +227,23 @@ PY
   bash "$here/large_against_echo.sh" 3 "$bin"
 }
 
+first() {
+  python3 -c "import numpy as np; np.save('$out/first.npy', np.random.default_rng(1).standard_normal((2048, 2048)))" || return 1
+  local seconds call began
+  for seconds in 0 3 0 3 0 3; do
+    start svdserve --metrics-listen=
+    sleep "$seconds"
+    for call in 1 2 3; do
+      began=${EPOCHREALTIME/./}
+      "$bin/svdctl" svd "$out/first.npy" -o "$out/first" --quiet --address "$address" || return 1
+      echo "svd of 2048x2048 after $seconds s, call $call: $(((${EPOCHREALTIME/./} - began) / 1000)) ms"
+    done
+    nvidia-smi --query-gpu=memory.used --format=csv,noheader
+    stop
+  done
+  rm -f "$out"/first*
+}
+
 soak() {
   start svdserve --metrics-listen=127.0.0.1:0
   local metrics
@@ -336,6 +354,7 @@ soak() {
         done
         ;;
       soak) soak ;;
+      first) first ;;
       sanitize)
         for tool in memcheck racecheck initcheck; do
           compute-sanitizer --tool "$tool" --error-exitcode 9 "$bin/device_same_bits" 3 small 2>&1 | tail -3
