@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <new>
 #include <random>
 #include <set>
 #include <string>
@@ -77,7 +78,13 @@ class CudaLargeEngine final : public LargeEngine {
 
   uint64_t state_bytes(const LargePlan& plan) const override { return api_->large_state_bytes(&plan); }
 
-  void prepare() const override { decompose_for_practice(*this); }
+  void prepare() const override {
+    try {
+      decompose_for_practice(*this);
+    } catch (const std::bad_alloc&) {
+      // There is no room for the matrices of practice. The next ones may have some.
+    }
+  }
 
   LargeOutcome decompose(const LargePlan& plan, const LargeOperands& operands,
                          const LargeControl& control) const override {

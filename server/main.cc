@@ -413,7 +413,10 @@ void stop(const Config& config, Server* server) {
 // False: a device hangs, or did not let go of its work when it was told to. To wait for it may take for ever.
 bool devices_let_go(const Server& server) {
   constexpr absl::Duration kLetGo = absl::Seconds(5);  // of a large matrix, which was cancelled just before
-  const auto computes = [&server] { return server.factors->stats().load.running > 0; };
+  const auto computes = [&server] {
+    const LargeStats stats = server.factors->stats();
+    return stats.load.running > 0 || stats.preparing > 0;
+  };
   const absl::Time end = server.clock->now() + kLetGo;
   while (computes() && server.clock->now() < end) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   const std::vector<DeviceState> devices = server.pipeline->devices();

@@ -135,6 +135,7 @@ LargeStats LargePipeline::stats() const {
                    {loads.total.waiting, loads.total.running},
                    {loads.gangs.waiting, loads.gangs.running},
                    loads.held,
+                   loads.preparing,
                    {},
                    files.matrices,
                    files.bytes};

@@ -35,6 +35,7 @@ struct LargeStats {
   LargeLoad load;                                 // each matrix once
   LargeLoad gangs;                                // of these, for gangs
   int64_t held = 0;                               // idle devices that wait for others of their gang
+  int64_t preparing = 0;                          // devices that are not ready for a first matrix yet
   std::map<std::string, LargeLoad> of_device;     // by its name; waiting: those that this device may take
   int64_t checkpoints = 0, checkpoint_bytes = 0;  // matrices with files, and room that is kept for these
 };

@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <memory>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -143,7 +144,9 @@ TEST(LargeRunner, DevicesPrepareBesideTheFirstMatrix) {
     single->await_preparation();
     ASSERT_TRUE(runner.submit(std::make_shared<Task>(1, &events), {0, std::nullopt}));
     events.await(1);
+    EXPECT_EQ(runner.loads().preparing, 1);
     single->hold_preparation(false);
+    while (runner.loads().preparing > 0) std::this_thread::yield();
   }
   EXPECT_EQ(single->preparations(), 1);
   EXPECT_EQ(gang->preparations(), 0);

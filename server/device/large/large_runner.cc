@@ -13,8 +13,10 @@ LargeRunner::LargeRunner(std::vector<LargeDevice> devices, Reserve reserve)
   for (int i = 0; i < size(); ++i) members_.push_back(device(i).is_gang() ? device(i).members : std::vector<int>{i});
   for (int i = 0; i < size(); ++i) {
     threads_.emplace_back([this, i] { serve(i); });
-    // Beside the first matrices, so that none waits for it.
-    if (!device(i).is_gang()) threads_.emplace_back([this, i] { device(i).engine->prepare(); });
+    if (device(i).is_gang()) continue;
+    MutexLock lock(&mu_);
+    ++preparing_;
+    threads_.emplace_back([this, i] { prepare(i); });  // beside the first matrices, so that none waits for it
   }
 }
 
@@ -94,6 +96,7 @@ LargeRunner::Loads LargeRunner::loads() const {
   loads.of_device.resize(devices_.size());
   MutexLock lock(&mu_);
   loads.held = held_;
+  loads.preparing = preparing_;
   for (const Waiting& waiting : queue_) {
     const std::vector<int> candidates = candidates_for(waiting.demand);
     std::set<int> on;
@@ -209,6 +212,12 @@ void LargeRunner::mark_lost(int index) {
     dispatch();  // its work is for others
   }
   tell_no_device(orphans);
+}
+
+void LargeRunner::prepare(int index) {
+  device(index).engine->prepare();
+  MutexLock lock(&mu_);
+  --preparing_;
 }
 
 void LargeRunner::serve(int index) {

@@ -104,6 +104,7 @@ class LargeRunner {
     Load total;                   // a task counts once
     Load gangs;                   // of these, tasks for gangs
     int64_t held = 0;             // idle devices that a task for gangs holds
+    int64_t preparing = 0;        // devices that prepare
     std::vector<Load> of_device;  // a task counts for each device that may take it or computes it, alone or in a gang
   };
   Loads loads() const;
@@ -128,6 +129,7 @@ class LargeRunner {
   };
 
   void serve(int index);
+  void prepare(int index);
   static void tell_no_device(const std::vector<std::shared_ptr<LargeTask>>& orphans);
   // Begins all that can begin now. After each change of the queue, of the devices or of the memory.
   void dispatch() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -154,7 +156,7 @@ class LargeRunner {
   CondVar changed_;
   std::deque<Waiting> queue_ ABSL_GUARDED_BY(mu_);
   std::vector<State> states_ ABSL_GUARDED_BY(mu_);
-  int64_t held_ ABSL_GUARDED_BY(mu_) = 0;
+  int64_t held_ ABSL_GUARDED_BY(mu_) = 0, preparing_ ABSL_GUARDED_BY(mu_) = 0;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   std::vector<std::thread> threads_;
 };
