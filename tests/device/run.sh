@@ -10,6 +10,7 @@
 #   windows                     --call-window-bytes
 #   narrow                      operands of 16-bit numbers beside f32 and c64
 #   several                     large matrices at once
+#   gang                        one large matrix through the service, on one GPU and on several together
 #   repeat                      k > 32: the same batches 200 times, with the same bits
 #   accuracy                    one large Hermitian matrix of each family, n = 4096: errors in units of the contract's
 #   ring                        one large matrix on 1, 2, 4 and 8 GPUs together: bits, sweeps, whole factors; lost ranks
@@ -165,6 +166,34 @@ several() {
   done
   for i in $(seq "$gpus"); do tail -n 1 "$folder/log$i"; done
   stop
+  rm -rf "$folder"
+}
+
+# JACOBI by a server's one GPU, then by 2 and by 4 that sweep a matrix together: whole calls, and the last one's summary.
+gang() {
+  local folder=$out/gang gpus members order round begin bits
+  gpus=$(nvidia-smi --list-gpus | wc -l)
+  mkdir -p "$folder"
+  python3 -c "
+import numpy as np
+for n in 8192, 16384:
+    np.save('$folder/%d.npy' % n, np.random.default_rng(n).standard_normal((n, n)))"
+  for members in 1 2 4; do
+    [[ $members -le $gpus ]] || continue
+    start svdserve --metrics-listen= --large-gpus="$members" --max-large-bytes=48GiB
+    for order in 8192 16384; do
+      for round in 1 2 3; do
+        begin=$(date +%s.%N)
+        "$bin/svdctl" svd "$folder/$order.npy" --method jacobi --u "$folder/u.npy" --s "$folder/s.npy" \
+          --vh "$folder/vh.npy" --verbose --address "$address" > "$folder/log" 2>&1 || cat "$folder/log"
+        printf 'order %d, --large-gpus=%d, round %d: %.2f s\n' "$order" "$members" "$round" \
+          "$(awk -v a="$begin" -v b="$(date +%s.%N)" 'BEGIN {print b - a}')"
+      done
+      bits=$(cat "$folder/u.npy" "$folder/s.npy" "$folder/vh.npy" | sha256sum | cut -c 1-16)
+      printf '%s; bits %s\n' "$(tail -n 1 "$folder/log")" "$bits"
+    done
+    stop
+  done
   rm -rf "$folder"
 }
 
@@ -342,6 +371,7 @@ soak() {
       windows) windows ;;
       narrow) narrow ;;
       several) several ;;
+      gang) gang ;;
       ring)
         failed=0
         "$bin/device_ring_bench" || failed=1

@@ -34,7 +34,7 @@ struct Helping {
   int first_absent = 100;             // the first device that has no helper
   LargeStatus why_absent = LargeStatus::kOutOfMemory;
   int faults_after = INT32_MAX;  // calls of back ends
-  std::atomic<int> made = 0, calls = 0;
+  std::atomic<int> made = 0, calls = 0, short_products = 0;
   std::atomic<int64_t> fetched = 0, passed_on = 0;  // elements
 };
 
@@ -43,9 +43,11 @@ struct TightBackEnd : NarrowHome<E> {
   using Base = NarrowHome<E>;
   using View = large::LargeView<E>;
   using Base::release;
-  TightBackEnd(const large::LargeWatch* watch, int64_t most) : Base(watch, kWidth), most(most) {}
+  TightBackEnd(const large::LargeWatch* watch, Helping& helping)
+      : Base(watch, kWidth), helping(helping), most(helping.most_elements) {}
+  bool has_room(int64_t elements) const { return used + elements <= most; }
   View matrix(int64_t rows, int64_t cols) {
-    if (used + rows * cols > most) throw LargeStop{LargeStatus::kOutOfMemory, "little memory"};
+    if (!has_room(rows * cols)) throw LargeStop{LargeStatus::kOutOfMemory, "little memory"};
     used += rows * cols;
     return Base::matrix(rows, cols);
   }
@@ -60,6 +62,14 @@ struct TightBackEnd : NarrowHome<E> {
     release(rows);
     return done;
   }
+  // Takes memory for a product, as a GPU does.
+  void apply_q(Op op, View a, const E* tau, View c, const large::PartDone& done = {}) {
+    if (!has_room(c.rows * c.cols)) ++helping.short_products;
+    const View product = matrix(c.rows, c.cols);
+    Base::apply_q(op, a, tau, c, done);
+    release(product);
+  }
+  Helping& helping;
   const int64_t most;
   int64_t used = 0;
 };
@@ -68,12 +78,12 @@ template <class E>
 class Helper {
  public:
   using View = large::LargeView<E>;
-  Helper(const large::LargeWatch* watch, Helping& helping)
-      : helping_(helping), back_end_(watch, helping.most_elements) {
+  Helper(const large::LargeWatch* watch, Helping& helping) : helping_(helping), back_end_(watch, helping) {
     ++helping_.made;
   }
   void begin() { begun_ = true; }
-  void end() {}
+  void mark() {}
+  void wait() {}
   void fetch(View from, View to) {
     EXPECT_TRUE(begun_);
     helping_.fetched += from.rows * from.cols;
@@ -115,7 +125,7 @@ Home<E> home_of(int devices, double least_work, const large::LargeWatch& watch, 
     if (device >= helping.first_absent) throw LargeStop{helping.why_absent, "no helper"};
     return std::make_unique<Helper<E>>(&watch, helping);
   };
-  return Home<E>({devices, least_work}, make, &watch, kWidth);
+  return Home<E>({devices, least_work, least_work}, make, &watch, kWidth);
 }
 
 // The members of a ring are as many as the devices.
@@ -190,6 +200,25 @@ class DealtProducts {
       expect_same(normal(33, 19), [&](auto& backend, View c) { backend.apply_q(op, a, tau, c); });
     }
   }
+  // With one column a group, and with several.
+  void expect_qr() {
+    for (const int64_t columns : {2, 21, 70}) {
+      E* const tau = plain_.scalars(columns);
+      expect_same(normal(columns + 9, columns), [&]<class BackEnd>(BackEnd& backend, View a) {
+        double part = 0;
+        backend.qr(a, tau, [&](double now) {
+          EXPECT_GE(now, part);
+          part = now;
+        });
+        if constexpr (std::is_same_v<BackEnd, Home<E>>) {
+          EXPECT_EQ(part, 1);
+        }
+      });
+      const View scalars{tau, columns, 1, columns};
+      expect_same(scalars, [](auto&, View) {});
+      plain_.release(tau);
+    }
+  }
   void expect_cosines() {
     for (const int64_t columns : {2, 3, 50, 170}) {
       const View x = normal(60, columns);
@@ -262,6 +291,7 @@ TYPED_TEST(DealtProductsTest, AreThoseOfOneDevice) {
     products.expect_herk();
     products.expect_solve();
     products.expect_q();
+    products.expect_qr();
     products.expect_cosines();
     EXPECT_EQ(products.helping().made, devices - 1);
     if (devices == 1) results = products.results();
@@ -341,6 +371,31 @@ TEST_P(DealtHomeTest, FailsWhereAHelperCannotBeMadeForOtherReasonsThanMemory) {
 
 INSTANTIATE_TEST_SUITE_P(DTypes, DealtHomeTest, ::testing::ValuesIn(dtypes_of_run()),
                          [](const auto& info) { return std::string(name(info.param)); });
+
+// A helper that has too little memory in the middle of a QR gives its columns back.
+TEST(DealtHome, GoesOnWithAQrWithoutHelpers) {
+  const LargeControl control;
+  const large::LargeWatch watch(control);
+  constexpr int64_t kRows = 80, kColumns = 70;
+  std::vector<double> want;
+  int short_products = 0;
+  for (int64_t most = 3000; most >= 0; most -= 60) {
+    Helping helping;
+    helping.most_elements = most;
+    Home<double> home = home_of<double>(4, 1, watch, helping);
+    const auto a = home.matrix(kRows, kColumns);
+    Random random(5);
+    for (int64_t j = 0; j < kColumns; ++j) {
+      for (int64_t i = 0; i < kRows; ++i) a.data[i + j * a.ld] = random.normal();
+    }
+    home.qr(a, home.scalars(kColumns));
+    const std::vector<double> got(a.data, a.data + a.ld * kColumns);
+    if (want.empty()) want = got;
+    EXPECT_TRUE(got == want) << "memory for " << most;
+    short_products += helping.short_products;
+  }
+  EXPECT_GT(short_products, 0);
+}
 
 TEST(DealtHome, KeepsSmallProducts) {
   const LargeControl control;

@@ -96,34 +96,24 @@ class MessageMember : host::HostMember<E> {
   std::shared_ptr<void> offered_;
 };
 
-// Computes one half of its p-steps before the other, for as long as halves last.
+// Computes halves of its p-steps in the order in which a GPU begins them.
 template <class E>
 class HalvingMember : public PlainMember<E> {
  public:
   using PlainMember<E>::PlainMember;
 
   void p_steps(const std::vector<large::PStep<E>>& steps) {
-    for (size_t at = 0; at < steps.size();) {
-      const large::PStep<E>* const first = steps.data() + at;
-      const auto blocks = static_cast<int>((first->x.cols + first->width - 1) / first->width);
-      const cuda::StepHalves halves = cuda::halves_of(first, steps.size() - at, blocks);
-      if (halves.steps == 0) this->p_step(*first);
-      for (const int half : {1, 0}) {
-        for (size_t t = 0; t < halves.steps; ++t) compute(first[t], halves, half);
-      }
-      at += std::max<size_t>(1, halves.steps);
+    if (steps.empty()) return;
+    const auto blocks = static_cast<int>((steps[0].x.cols + steps[0].width - 1) / steps[0].width);
+    const std::vector<cuda::StepHalves> halves = cuda::halves_of(steps, blocks);
+    for (const cuda::HalfProduct& product : cuda::products_in_order(halves, blocks)) {
+      if (!product.is_gram) continue;
+      const cuda::Half& pairs = halves[product.step][product.half];
+      large::PStep<E> step = steps[product.step];
+      step.pairs = pairs.data();
+      step.count = static_cast<int>(pairs.size());
+      this->p_step(step);
     }
-  }
-
- private:
-  void compute(large::PStep<E> step, const cuda::StepHalves& halves, int half) {
-    std::vector<large::BlockPair> pairs;
-    for (int i = 0; i < step.count; ++i) {
-      if (halves.half[static_cast<size_t>(step.pairs[i].p)] == half) pairs.push_back(step.pairs[i]);
-    }
-    step.pairs = pairs.data();
-    step.count = static_cast<int>(pairs.size());
-    this->p_step(step);
   }
 };
 

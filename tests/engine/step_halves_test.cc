@@ -1,7 +1,10 @@
-// Halves of p-steps that are computed beside each other: they share no block, and last long where the order of pairs
-// allows it.
+// Halves of p-steps that are computed beside each other: they half no block, and last long where the order of pairs
+// allows it. Their products come in an order in which each finds what it needs.
 #include <algorithm>
+#include <array>
 #include <cstdint>
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "engine/algorithms/large/block_pivot_strategy.h"
@@ -34,6 +37,7 @@ class Histories {
   explicit Histories(int blocks) : of_block_(static_cast<size_t>(blocks)) {
     for (size_t b = 0; b < of_block_.size(); ++b) of_block_[b] = b + 1;
   }
+  uint64_t of(int block) const { return of_block_[static_cast<size_t>(block)]; }
   void compute(large::BlockPair pair) {
     uint64_t &p = of_block_[static_cast<size_t>(pair.p)], &q = of_block_[static_cast<size_t>(pair.q)];
     const uint64_t x = (p * 0x9e3779b97f4a7c15u) ^ (q << 1);
@@ -46,39 +50,61 @@ class Histories {
   std::vector<uint64_t> of_block_;
 };
 
-struct Halved {
-  size_t times = 0, steps = 0;
-};
+using Pairs = std::vector<std::pair<int, int>>;
+Pairs sorted(const std::vector<large::BlockPair>& pairs) {
+  Pairs result;
+  for (const large::BlockPair pair : pairs) result.emplace_back(pair.p, pair.q);
+  std::sort(result.begin(), result.end());
+  return result;
+}
 
-// Halves a sweep as the back end does, and computes one half of as many p-steps as they last before the other.
-Halved expect_independent_halves(const PivotSweep& sweep, int blocks) {
-  const std::vector<large::PStep<double>> steps = steps_of(sweep);
+// Products in their order, where a half's Gram matrices read blocks that nobody writes to until its postmultiplication.
+void expect_right_order(const PivotSweep& sweep, const std::vector<StepHalves>& halves, int blocks) {
   Histories in_order(blocks), by_halves(blocks);
   for (const PivotStep& pairs : sweep) {
     for (const large::BlockPair pair : pairs) in_order.compute(pair);
   }
-  Halved result;
-  for (size_t at = 0; at < steps.size();) {
-    const StepHalves halves = halves_of(steps.data() + at, steps.size() - at, blocks);
-    const size_t end = at + std::max<size_t>(1, halves.steps);
-    for (const int half : {1, 0}) {
-      for (size_t t = at; t < end; ++t) {
-        for (const large::BlockPair pair : sweep[t]) {
-          if (halves.steps == 0) {
-            if (half == 0) by_halves.compute(pair);
-            continue;
-          }
-          EXPECT_EQ(halves.half[static_cast<size_t>(pair.p)], halves.half[static_cast<size_t>(pair.q)]);
-          if (halves.half[static_cast<size_t>(pair.p)] == half) by_halves.compute(pair);
-        }
-      }
+  std::map<size_t, std::pair<size_t, Pairs>> memory;  // of each number of a half: the p-step, histories that were read
+  size_t products = 0, wanted = 0;
+  for (const HalfProduct& product : products_in_order(halves, blocks)) {
+    const Half& pairs = halves[product.step][product.half];
+    Pairs histories;
+    for (const large::BlockPair pair : pairs) {
+      histories.emplace_back(static_cast<int>(by_halves.of(pair.p)), static_cast<int>(by_halves.of(pair.q)));
     }
-    result.times += halves.steps > 0;
-    result.steps += halves.steps;
-    at = end;
+    if (product.is_gram) {
+      EXPECT_EQ(memory.count(product.half), 0u) << "memory in use";
+      memory[product.half] = {product.step, histories};
+    } else {
+      const auto read = memory.extract(product.half);
+      ASSERT_FALSE(read.empty());
+      EXPECT_EQ(read.mapped(), std::make_pair(product.step, histories));
+      for (const large::BlockPair pair : pairs) by_halves.compute(pair);
+    }
+    ++products;
   }
+  for (const StepHalves& of_step : halves) {
+    wanted +=
+        2 * static_cast<size_t>(std::count_if(of_step.begin(), of_step.end(), [](auto& s) { return !s.empty(); }));
+  }
+  EXPECT_EQ(products, wanted);
   EXPECT_EQ(in_order, by_halves);
-  return result;
+}
+
+// How many p-steps have one half, and two.
+using Counts = std::array<size_t, kHalves + 1>;
+Counts expect_independent_halves(const PivotSweep& sweep, int blocks) {
+  const std::vector<StepHalves> halves = halves_of(steps_of(sweep), blocks);
+  EXPECT_EQ(halves.size(), sweep.size());
+  Counts counts{};
+  for (size_t t = 0; t < halves.size(); ++t) {
+    Half all;
+    for (const Half& half : halves[t]) all.insert(all.end(), half.begin(), half.end());
+    EXPECT_EQ(sorted(all), sorted(sweep[t]));
+    ++counts.at(halves[t].size());
+  }
+  expect_right_order(sweep, halves, blocks);
+  return counts;
 }
 
 TEST(StepHalves, AreIndependentInAllStrategies) {
@@ -92,15 +118,17 @@ TEST(StepHalves, AreIndependentInAllStrategies) {
   }
 }
 
-TEST(StepHalves, DoNotExistForOnePair) {
-  EXPECT_EQ(expect_independent_halves({{{0, 1}}}, 2).times, 0u);
-  EXPECT_EQ(halves_of<double>(nullptr, 0, 4).steps, 0u);
+TEST(StepHalves, DoNotExistForOnePairOrOnePStep) {
+  EXPECT_EQ(expect_independent_halves({{{0, 1}}, {{0, 1}}, {{0, 1}}}, 2)[1], 3u);
+  EXPECT_EQ(expect_independent_halves({{{0, 1}, {2, 3}}}, 4)[1], 1u);
+  EXPECT_EQ(expect_independent_halves({}, 4), Counts{});
 }
 
-TEST(StepHalves, EndWhereTheyWouldDifferMuch) {
+TEST(StepHalves, AreNotMadeWhereTheyWouldDifferMuch) {
+  const auto three_times = [](const PivotStep& pairs) { return PivotSweep{pairs, pairs, pairs}; };
   // Three pairs are two and one; five are three and two.
-  EXPECT_EQ(expect_independent_halves({{{0, 1}, {2, 3}, {4, 5}}}, 6).times, 0u);
-  EXPECT_EQ(expect_independent_halves({{{0, 1}, {2, 3}, {4, 5}, {6, 7}, {8, 9}}}, 10).times, 1u);
+  EXPECT_EQ(expect_independent_halves(three_times({{0, 1}, {2, 3}, {4, 5}}), 6)[1], 3u);
+  EXPECT_EQ(expect_independent_halves(three_times({{0, 1}, {2, 3}, {4, 5}, {6, 7}, {8, 9}}), 10)[2], 3u);
 }
 
 // A member's p-steps between two swaps, of the sweep that a ring computes.
@@ -126,14 +154,9 @@ TEST(StepHalves, HaveAllPStepsOfAMember) {
             ++all;
           }
         }
-        size_t steps = 0, times = 0;
-        for (const PivotSweep& part : between_swaps) {
-          const Halved own = expect_independent_halves(part, blocks);
-          steps += own.steps;
-          times += own.times;
-        }
-        EXPECT_EQ(steps, all);
-        EXPECT_GE(static_cast<double>(all) / static_cast<double>(times), blocks / 16.0);
+        size_t by_halves = 0;
+        for (const PivotSweep& part : between_swaps) by_halves += expect_independent_halves(part, blocks)[2];
+        EXPECT_EQ(by_halves, all);
       }
     }
   }

@@ -39,6 +39,12 @@ inline constexpr int kFullBlockSweeps = 30;  // Novakovic 2015, section 4.3: M_s
 // Groups are as long as is needed to be asked, but not longer. They stay well below the second within which a cancel is
 // obeyed and progress told, and below a small batch's wait for the device.
 inline constexpr double kGroupSeconds = 0.02;
+// A back end may have groups of its own.
+template <class Backend>
+inline constexpr double kGroupSecondsOf = kGroupSeconds;
+template <class Backend>
+requires requires { Backend::kGroupSeconds; }
+inline constexpr double kGroupSecondsOf<Backend> = Backend::kGroupSeconds;
 // With fewer blocks a sweep costs no more than finding out what it has to do. A sweep is packed if at most this part of
 // all pairs is active; expected of the sweep after one that had no more.
 inline constexpr int kLeastCheckedBlocks = 20;
@@ -161,8 +167,8 @@ class BlockJacobiSweeps {
   // How many of what should come between two looks at the clock.
   static size_t next_group(size_t group, Clock::time_point start, size_t most) {
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-    if (seconds < kGroupSeconds / 2) return std::min(2 * group, most);
-    return seconds > kGroupSeconds ? std::max<size_t>(1, group / 2) : group;
+    if (seconds < kGroupSecondsOf<Backend> / 2) return std::min(2 * group, most);
+    return seconds > kGroupSecondsOf<Backend> ? std::max<size_t>(1, group / 2) : group;
   }
   static double pairs_of(const PivotSweep& sweep) {
     size_t pairs = 0;

@@ -258,7 +258,9 @@ class TallOperand {
 //   void write_out(a, take), write_out(memory, bytes, take)     take(piece, bytes) of all bytes of a matrix, column by
 //                                            column without gaps, or of exponents or scalars. wait
 //   void read_in(a, fill), read_in(memory, bytes, fill)         the same backwards: fill(piece, bytes). wait
-//   uint64_t scalar_bytes(n)                 of scalars(n)
+//   uint64_t scalar_bytes(n)                 of scalars(n). A qr() of columns j, j + 1, .. by themselves, from row j on,
+//                                            whose scalars begin scalar_bytes(j) behind those of all, is a part of the
+//                                            QR of all, if j is a multiple of kReflectorGroup. That is 1 if it is absent
 //   std::vector<int32_t> tracked_pairs(x)    what p_step() knows of the pairs of x, whose skipping would change counters
 //   void track_pairs(x, width, tolerance, pairs)    p_step() knows that again, of an x with the same bits
 //   View park(a)                             all of a matrix() that is not used for a while. It may move to the host's

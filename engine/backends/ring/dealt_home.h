@@ -5,6 +5,7 @@
 //   solve_lower    B(:, J)  := L^-1 B(:, J)
 //   apply_q        C(:, J)  := Q C(:, J) or Q^H C(:, J)
 //   block_cosines  of some rows of blocks
+//   qr             A(:, J_i) := Q_k^H A(:, J_i) for the groups k before i; Q_i R_i := A(:, J_i)
 // J: parts of the columns, cut by their number alone. So the bits do not depend on the number of devices, and home
 // computes the parts of a helper that there is not. The parts of herk grow shorter, so a device has early and late ones.
 // A helper gets A, L or Q whole, and its parts of the rest, and gives results back. Home sends the whole once: each helper
@@ -31,11 +32,23 @@ namespace svdserve::ring {
 
 // Multiply-adds of a product from which on it is dealt: those of matrices of order 4096.
 inline constexpr double kLeastDealtWork = 0x1p36;
+// The same of a QR, of matrices of order 10 321. Its groups follow from each other, and below that they take as long.
+inline constexpr double kLeastDealtQr = 0x1p40;
+// Groups of columns of a QR. They are wide enough to be multiplied fast, and enough that few devices wait at the end.
+inline constexpr int64_t kGroupsOfQr = 32;
+
+// Columns of a group of reflectors whose scalars lie apart.
+template <class Backend>
+inline constexpr int64_t kReflectorGroupOf = 1;
+template <class Backend>
+requires requires { Backend::kReflectorGroup; }
+inline constexpr int64_t kReflectorGroupOf<Backend> = Backend::kReflectorGroup;
 
 // Base: a HermitianBackend.
 // Helper: class with
 //   void begin()            what follows sees the results of all of home's calls so far
-//   void end()              home's calls that follow wait for all that was asked of the helper so far
+//   void mark()             the point up to which wait() waits
+//   void wait()             home's calls that follow wait for all that was asked of the helper before its latest mark()
 //   void fetch(from, to)    the helper's view `to` := home's view
 //   void share()            what it has fetched so far is there for others
 //   void fetch_shared(other, from, to)    the helper's view `to` := a view of the other's, of what that one has shared
@@ -51,7 +64,7 @@ class DealtHome : public Base {
   using Maker = std::function<std::unique_ptr<Helper>(int device)>;
   struct Settings {
     int devices = 1;
-    double least_work = kLeastDealtWork;
+    double least_work = kLeastDealtWork, least_qr = kLeastDealtQr;
   };
 
   template <class... OfBase>
@@ -106,8 +119,7 @@ class DealtHome : public Base {
 
   void apply_q(large::Op op, View a, E* tau, View c, const large::PartDone& done = {}) {
     if (!is_dealt(c.rows, c.cols, a.cols)) return Base::apply_q(op, a, tau, c, done);
-    const auto count = static_cast<int64_t>(Base::scalar_bytes(a.cols) / sizeof(E));
-    const View scalars{tau, count, 1, count};
+    const View scalars = scalars_of(tau, 0, a.cols);
     // Home writes to both meanwhile.
     deal(c.cols, {a, scalars}, true, [&](auto& desk, Part j) {
       desk.compute([&, of_a = desk.read(a), of_tau = desk.read(scalars),
@@ -116,6 +128,24 @@ class DealtHome : public Base {
       });
     });
     if (done) done(1);
+  }
+
+  // Home factorizes a group of columns. Its reflectors go to the devices that have the groups behind it, and the next group
+  // comes home first. So home factorizes it while the others go on.
+  void qr(View a, E* tau, const large::PartDone& done = {}) {
+    if (work_of(a.rows, a.cols, a.cols) < settings_.least_qr) return Base::qr(a, tau, done);
+    DealtQr qr{a, tau, groups_of_qr(a.cols)};
+    hand_out(qr);
+    for (size_t k = 0; k < qr.groups.size(); ++k) {
+      const Part at = qr.groups[k].columns;
+      Base::qr(reflectors_of(a, at), scalars_of(tau, at.first, at.count).data);
+      if (done) done(part_of_qr(a, at.first + at.count));
+      if (k + 1 < qr.groups.size()) apply_behind(qr, k);
+    }
+    for_helpers([&](int device, Helper& helper) {
+      for (const View& own : qr.reflectors[static_cast<size_t>(device)]) free_room(helper, own);
+      end(helper);
+    });
   }
 
   // All rows at the first call.
@@ -147,6 +177,21 @@ class DealtHome : public Base {
     View of_home, own;
   };
   using Copies = std::vector<Copied>;
+
+  // Columns of a QR, and how many groups before them have been applied to them.
+  struct QrGroup {
+    Part columns;
+    int device = 0;
+    View own = {};  // the device's, if it is a helper
+    size_t applied = 0;
+  };
+  struct DealtQr {
+    View a;
+    E* tau;
+    std::vector<QrGroup> groups;
+    // Room on each device for a group's reflectors and their scalars; none: it takes no part.
+    std::vector<std::vector<View>> reflectors = {};
+  };
 
   // Where a helper computes one part: views are fetched to memory of its own, and what has changed is given back.
   class HelperDesk {
@@ -196,8 +241,11 @@ class DealtHome : public Base {
     helper.run([&](auto& backend) { backend.release(own); });
   }
 
+  static double work_of(int64_t rows, int64_t cols, int64_t inner) {
+    return static_cast<double>(rows) * static_cast<double>(cols) * static_cast<double>(inner);
+  }
   bool is_dealt(int64_t rows, int64_t cols, int64_t inner) const {
-    return static_cast<double>(rows) * static_cast<double>(cols) * static_cast<double>(inner) >= settings_.least_work;
+    return work_of(rows, cols, inner) >= settings_.least_work;
   }
 
   // Wide parts are as fast as the whole; from some width on there are enough of them for eight devices.
@@ -246,6 +294,12 @@ class DealtHome : public Base {
     }
   }
 
+  // Home's calls that follow wait for all that was asked of it.
+  static void end(Helper& helper) {
+    helper.mark();
+    helper.wait();
+  }
+
   // None of them reads another's memory any more.
   void wait_for_helpers() {
     for (const std::unique_ptr<Helper>& helper : helpers_) {
@@ -262,25 +316,34 @@ class DealtHome : public Base {
       Copies own;
       for (const View& a : views) own.push_back({a, room(helper, a)});
       copies[static_cast<size_t>(device)] = std::move(own);
-      helper.begin();
     });
-    const int64_t sharers = std::count_if(helpers_.begin(), helpers_.end(), [](const auto& h) { return h != nullptr; });
+    fill(copies, is_changed);
+    return copies;
+  }
+
+  void fill(const std::vector<Copies>& copies, bool is_changed) {
+    const auto has_copies = [&](int device) { return !copies[static_cast<size_t>(device)].empty(); };
+    const int64_t sharers = std::count_if(copies.begin(), copies.end(), [](const Copies& own) { return !own.empty(); });
     std::vector<int> number(copies.size());  // of a sharer
     int next = 0;
     for_helpers([&](int device, Helper& helper) {
+      if (!has_copies(device)) return;
+      helper.begin();
       const int64_t own = number[static_cast<size_t>(device)] = next++;
       for (const auto& [of_home, here] : copies[static_cast<size_t>(device)]) {
         const Part share = share_of(of_home.cols, own, sharers);
         helper.fetch(of_home.columns(share.first, share.count), here.columns(share.first, share.count));
       }
       helper.share();
-      if (is_changed) helper.end();
+      if (is_changed) end(helper);
     });
     for_helpers([&](int device, Helper& helper) {
+      if (!has_copies(device)) return;
       const auto own = static_cast<size_t>(device);
       for (int64_t i = 1; i < sharers; ++i) {  // not all from the same one at once
         for_helpers([&](int other, Helper& sharer) {
           const auto theirs = static_cast<size_t>(other);
+          if (!has_copies(other)) return;
           if ((number[own] + i) % sharers != number[theirs]) return;
           for (size_t v = 0; v < copies[own].size(); ++v) {
             const Part share = share_of(copies[own][v].of_home.cols, number[theirs], sharers);
@@ -290,7 +353,6 @@ class DealtHome : public Base {
         });
       }
     });
-    return copies;
   }
   static Part share_of(int64_t columns, int64_t sharer, int64_t sharers) {
     const int64_t first = columns * sharer / sharers;
@@ -370,8 +432,134 @@ class DealtHome : public Base {
   void leave(const std::vector<Copies>& copies) {
     for_helpers([&](int device, Helper& helper) {
       for (const auto& [of_home, own] : copies[static_cast<size_t>(device)]) free_room(helper, own);
-      helper.end();
+      end(helper);
     });
+  }
+
+  // --- QR -------------------------------------------------------------------------------------------------------------
+
+  View scalars_of(E* tau, int64_t first, int64_t count) const {
+    const auto elements = [&](int64_t n) { return static_cast<int64_t>(Base::scalar_bytes(n) / sizeof(E)); };
+    return {tau + elements(first), elements(count), 1, elements(count)};
+  }
+  static double part_of_qr(View a, int64_t columns) {
+    const auto work = [](double m, double n) { return n * n * (m - n / 3); };
+    const auto m = static_cast<double>(a.rows), n = static_cast<double>(a.cols), c = static_cast<double>(columns);
+    return 1 - work(m - c, n - c) / work(m, n);
+  }
+
+  // Groups go round. Home has other work, so it has half of a helper's.
+  std::vector<QrGroup> groups_of_qr(int64_t columns) const {
+    constexpr int64_t kApart = kReflectorGroupOf<Base>;
+    const int64_t width = ((columns + kGroupsOfQr - 1) / kGroupsOfQr + kApart - 1) / kApart * kApart;
+    const int round = 2 * settings_.devices - 1;
+    std::vector<QrGroup> groups;
+    for (int64_t first = 0; first < columns; first += width) {
+      const int at = static_cast<int>((first / width + round - 1) % round);
+      groups.push_back({{first, std::min(width, columns - first)}, (at + 1) % settings_.devices});
+    }
+    groups.front().device = 0;
+    return groups;
+  }
+
+  // Helpers have their groups. Home has those of helpers that there are not.
+  void hand_out(DealtQr& qr) {
+    make_helpers();
+    qr.reflectors.resize(static_cast<size_t>(settings_.devices));
+    const Part widest = qr.groups.front().columns;
+    for_helpers([&](int device, Helper& helper) {
+      auto& reflectors = qr.reflectors[static_cast<size_t>(device)];
+      std::vector<View> own;
+      for (const View& view : {qr.a.columns(0, widest.count), scalars_of(qr.tau, 0, widest.count)}) {
+        own.push_back(room(helper, view));
+      }
+      for (QrGroup& group : qr.groups) {
+        if (group.device == device) group.own = room(helper, columns_of(qr, group));
+      }
+      helper.begin();
+      for (const QrGroup& group : qr.groups) {
+        if (group.device == device) helper.fetch(columns_of(qr, group), group.own);
+      }
+      reflectors = std::move(own);
+    });
+    for (QrGroup& group : qr.groups) {
+      if (group.device > 0 && qr.reflectors[static_cast<size_t>(group.device)].empty()) group = {group.columns};
+    }
+  }
+  static View columns_of(const DealtQr& qr, const QrGroup& group) {
+    return qr.a.columns(group.columns.first, group.columns.count);
+  }
+
+  // Group k's reflectors, to the groups behind it.
+  void apply_behind(DealtQr& qr, size_t k) {
+    const Part at = qr.groups[k].columns;
+    const View v = reflectors_of(qr.a, at), scalars = scalars_of(qr.tau, at.first, at.count);
+    std::vector<Copies> copies(qr.reflectors.size());
+    for (size_t d = 0; d < copies.size(); ++d) {
+      if (qr.reflectors[d].empty()) continue;
+      copies[d] = {{v, qr.reflectors[d][0].block(0, 0, v.rows, v.cols)},
+                   {scalars, qr.reflectors[d][1].block(0, 0, scalars.rows, 1)}};
+    }
+    fill(copies, true);
+    for_helpers([&](int /*device*/, Helper& helper) { end(helper); });  // nobody reads what is filled next
+    std::vector<char> is_short(copies.size(), 0);
+    on_all_devices(
+        [&](int device, Helper& helper) {
+          try {
+            apply_at(qr, k, device, helper, copies[static_cast<size_t>(device)]);
+          } catch (const large::LargeStop& stop) {
+            if (stop.status != LargeStatus::kOutOfMemory) throw;
+            is_short[static_cast<size_t>(device)] = 1;
+          }
+        },
+        [&] { apply_at_home(qr, k); });
+    for_helpers([&](int device, Helper& helper) {
+      if (is_short[static_cast<size_t>(device)] != 0) give_all_back(qr, device, helper);
+      if (qr.groups[k + 1].device == device) helper.wait();
+    });
+    apply_at_home(qr, k);
+  }
+
+  // v, scalars: of group k.
+  template <class Backend>
+  static void apply_to(Backend& backend, QrGroup& group, size_t k, View columns, View v, View scalars) {
+    const View rows = columns.block(columns.rows - v.rows, 0, v.rows, columns.cols);
+    backend.apply_q(large::Op::kAdjoint, v, scalars.data, rows);
+    group.applied = k + 1;
+  }
+
+  void apply_at(DealtQr& qr, size_t k, int device, Helper& helper, const Copies& of_k) const {
+    for (size_t i = k + 1; i < qr.groups.size(); ++i) {
+      QrGroup& group = qr.groups[i];
+      if (group.device != device) continue;
+      helper.run([&](auto& backend) { apply_to(backend, group, k, group.own, of_k[0].own, of_k[1].own); });
+      if (i > k + 1) continue;
+      helper.give(group.own, columns_of(qr, group));
+      helper.mark();
+      free_room(helper, std::exchange(group.own, {}));
+    }
+  }
+
+  void apply_at_home(DealtQr& qr, size_t k) {
+    const Part at = qr.groups[k].columns;
+    for (size_t i = k + 1; i < qr.groups.size(); ++i) {
+      QrGroup& group = qr.groups[i];
+      if (group.device > 0 || group.applied > k) continue;
+      apply_to(static_cast<Base&>(*this), group, k, columns_of(qr, group), reflectors_of(qr.a, at),
+               scalars_of(qr.tau, at.first, at.count));
+    }
+  }
+  static View reflectors_of(View a, Part at) { return a.block(at.first, at.first, a.rows - at.first, at.count); }
+
+  // A helper has too little memory to go on.
+  void give_all_back(DealtQr& qr, int device, Helper& helper) const {
+    for (QrGroup& group : qr.groups) {
+      if (group.device != device || !group.own) continue;
+      helper.give(group.own, columns_of(qr, group));
+      free_room(helper, std::exchange(group.own, {}));
+      group.device = 0;
+    }
+    end(helper);
   }
 
   // Those of group g: rows from some block on are rows of a matrix that begins with this block.

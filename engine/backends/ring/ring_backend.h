@@ -73,6 +73,8 @@ class RingBackend {
   using E = Element;
   using View = large::LargeView<E>;
   using Order = std::vector<int64_t>;
+  // A group of p-steps ends when the last member has ended its part, and the next one begins then.
+  static constexpr double kGroupSeconds = 0.1;
   // New members for these devices, which are numbers that the maker knows. Throws LargeStop where it cannot make them all.
   using Maker = std::function<Members<Member>(const std::vector<int>& devices)>;
   struct Settings {

@@ -29,16 +29,14 @@ using large::LargeStop;
 // 8 n (K - 1) elements, and these rows take 4 K n of them.
 constexpr int kCosineBlocks = 8;
 
-// Members compute p-steps by halves up to so many pairs of a member of four, and up to so many pairs of their own. With
-// more, the rotations are too small a part of a p-step. One GPU alone has whole p-steps (decisions/0017).
+// Members compute p-steps by two halves up to so many pairs of a member of four, and up to so many pairs of their own.
+// With more, the rotations are too small a part of a p-step. One GPU alone has whole p-steps (decisions/0017).
 constexpr int kMostPairsByHalves = 40;
 constexpr int kMostOwnPairsByHalves = 48;
 // From so many pairs of a member of four on, a half's postmultiplication takes longer than the other half's rotations.
 constexpr int kPairsOfLongProducts = 32;
 // Parts of a Gram matrix, GramStepParts::most, in p-steps by halves.
 constexpr int kMostPartsByHalves = 16;
-// Fewer p-steps are not worth a start without rotations and an end with nothing beside them.
-constexpr size_t kLeastStepsByHalves = 3;
 
 size_t size(int64_t n) { return static_cast<size_t>(n); }
 int narrow_size(int64_t n) { return static_cast<int>(n); }  // at most kMaxLargeDimension
@@ -152,6 +150,8 @@ template <class E>
 void CudaLargeBackend<E>::release(int32_t* f) {
   arena_.give_back(f);
 }
+
+static_assert(CudaLargeBackend<double>::kReflectorGroup == Reflectors<double>::kGroupColumns);
 
 template <class E>
 E* CudaLargeBackend<E>::scalars(int64_t n) {
@@ -826,34 +826,38 @@ bool CudaLargeBackend<E>::has_halves() const {
   return pairs_of_member_ > 0 && pairs_of_member_ <= kMostPairsByHalves;
 }
 
-// Those that suit half of the pairs leave a multiprocessor for each pair of the others, for its rotations. A member of two
-// has twice the pairs. Where products are long, the rotations have ended when Gram matrices begin.
+// Those that suit a half of the pairs leave a multiprocessor for each pair of the other, for its rotations. A member of
+// two has twice the pairs. Where products are long, the rotations have ended when Gram matrices begin.
 template <class E>
 GramStepParts CudaLargeBackend<E>::parts_of(const large::PStep<E>& step) const {
   GramStepParts parts;
   parts.pairs = pairs_of_member_ > 0 ? pairs_of_member_ : step.count;
   if (!has_halves()) return parts;
   parts.most = kMostPartsByHalves;
-  parts.pairs = std::max(1, pairs_of_member_ / 2);
+  parts.pairs = std::max(1, pairs_of_member_ / kHalves);
   if (pairs_of_member_ < kPairsOfLongProducts) {
-    parts.multiprocessors = std::max(1, lane_.limits.multiprocessors - 2 * parts.pairs);
+    parts.multiprocessors = std::max(1, lane_.limits.multiprocessors - kHalves * parts.pairs);
   }
   return parts;
 }
 
 template <class E>
-uint64_t CudaLargeBackend<E>::reserve_p_step(int64_t width, std::initializer_list<int64_t> pairs, int most_parts) {
-  uint64_t bytes = 0, first = 0;
-  for (const int64_t count : pairs) {
-    bytes += gram_step_workspace_bytes<E>(static_cast<int>(count), columns_of_pair(width), most_parts);
-    if (first == 0) first = bytes;
+std::array<uint64_t, kHalves> CudaLargeBackend<E>::reserve_p_step(int64_t width,
+                                                                  const std::array<int64_t, kHalves>& pairs,
+                                                                  int most_parts) {
+  std::array<uint64_t, kHalves> begin{};
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    begin[i] = bytes;
+    if (pairs[i] == 0) continue;
+    bytes += gram_step_workspace_bytes<E>(static_cast<int>(pairs[i]), columns_of_pair(width), most_parts);
   }
   if (bytes > p_step_bytes_) {
     if (p_step_workspace_ != nullptr) arena_.give_back(p_step_workspace_);
     p_step_workspace_ = take<char>(static_cast<int64_t>(bytes));
     p_step_bytes_ = bytes;
   }
-  return first;
+  return begin;
 }
 
 // The workspace of p-steps has room for squares, cosines, and these rows of X^H X: see kCosineBlocks.
@@ -929,81 +933,70 @@ void CudaLargeBackend<E>::p_step(const large::PStep<E>& step) {
 
 template <class E>
 void CudaLargeBackend<E>::p_steps(const std::vector<large::PStep<E>>& steps) {
-  for (size_t at = 0; at < steps.size();) {
-    const large::PStep<E>* const first = steps.data() + at;
-    StepHalves halves;
-    if (has_halves() && first->count <= std::min(2 * pairs_of_member_, kMostOwnPairsByHalves)) {
-      halves = halves_of(first, steps.size() - at, static_cast<int>(blocks_of(*first)));
-    }
-    if (halves.steps >= kLeastStepsByHalves) {
-      compute_by_halves(first, halves);
-      at += halves.steps;
-    } else {
-      p_step(*first);
-      ++at;
-    }
+  int most = 0;
+  for (const large::PStep<E>& step : steps) most = std::max(most, step.count);
+  if (!has_halves() || most > std::min(2 * pairs_of_member_, kMostOwnPairsByHalves)) {
+    for (const large::PStep<E>& step : steps) p_step(step);
+  } else if (most > 0) {
+    compute_by_halves(steps);
   }
 }
 
-// Gram matrices and postmultiplications come one after the other, in the order
-//   gram A 0, gram B 0, post A 0, gram A 1, post B 0, gram B 1, post A 1, gram A 2, ..
-// for a half A in one stream, and B in another. Rotations of A come between its two, beside what B multiplies. They have
-// a multiprocessor a pair, which postmultiplications leave alone: beside them a block would be late.
+// All products are in the lane's stream, and each half's rotations in one of their own, beside what others multiply.
+// Rotations have a multiprocessor a pair, which postmultiplications leave alone: beside them a block would be late.
 template <class E>
-void CudaLargeBackend<E>::compute_by_halves(const large::PStep<E>* steps, const StepHalves& halves) {
-  const std::vector<CallsOfHalves> calls = calls_of(steps, halves);
-  std::vector<cudaEvent_t*> marks;  // of half 0
-  for (size_t t = 0; t < halves.steps; ++t) marks.push_back(clock_.marks_of_p_step(true));
-  TwoStreams streams(lane_, lane_.beside);
-  const auto mark = [&](size_t t, int half, int i) {
-    if (half > 0 || marks[t] == nullptr) return;
-    require(cudaEventRecord(marks[t][i], streams.of(half)), "recording an event");
+void CudaLargeBackend<E>::compute_by_halves(const std::vector<large::PStep<E>>& steps) {
+  const int blocks = static_cast<int>(blocks_of(steps.front()));
+  const std::vector<StepHalves> halves = halves_of(steps, blocks);
+  const std::vector<std::vector<GramStepCall<E>>> calls = calls_of(steps, halves);
+  std::vector<cudaEvent_t*> marks(steps.size(), nullptr);  // of a p-step's first half
+  const auto mark = [&](const HalfProduct& product, int i) {
+    if (product.half > 0 || marks[product.step] == nullptr) return;
+    require(cudaEventRecord(marks[product.step][i], lane_.stream), "recording an event");
   };
-  const auto gram_and_rotations = [&](size_t t, int half) {
-    mark(t, half, 0);
-    require(launch_gram_matrices(calls[t][half], lane_.limits, streams.of(half)), "launching a p-step");
-    mark(t, half, 1);
-    streams.pass_on(half);
-    require(launch_rotations(calls[t][half], lane_.limits, streams.of(half)), "launching a p-step");
-  };
-  for (int half : {0, 1}) {
-    streams.await_other(half);
-    gram_and_rotations(0, half);
-  }
-  for (size_t t = 0; t < halves.steps; ++t) {
-    for (int half : {0, 1}) {
-      GramStepLimits limits = lane_.limits;
-      limits.multiprocessors = std::max(1, limits.multiprocessors - calls[t][1 - half].count);
-      streams.await_other(half);
-      mark(t, half, 2);
-      require(launch_postmultiplication(calls[t][half], limits, streams.of(half)), "launching a p-step");
-      mark(t, half, 3);
-      if (t + 1 < halves.steps) {
-        gram_and_rotations(t + 1, half);
-      } else {
-        streams.pass_on(half);
-      }
+  for (const HalfProduct& product : products_in_order(halves, blocks)) {
+    const GramStepCall<E>& call = calls[product.step][product.half];
+    const LargeLane::Rotations& rotations = lane_.rotations[product.half];
+    if (product.is_gram) {
+      const auto count = static_cast<int>(halves[product.step].size());
+      if (product.half == 0) marks[product.step] = clock_.marks_of_p_step(count);
+      mark(product, 0);
+      require(launch_gram_matrices(call, lane_.limits, lane_.stream), "launching a p-step");
+      mark(product, 1);
+      require(cudaEventRecord(rotations.begin, lane_.stream), "recording an event");
+      require(cudaStreamWaitEvent(rotations.stream, rotations.begin, 0), "waiting for an event");
+      require(launch_rotations(call, lane_.limits, rotations.stream), "launching a p-step");
+      require(cudaEventRecord(rotations.end, rotations.stream), "recording an event");
+      continue;
     }
-    count_p_step(steps[t]);
+    GramStepLimits limits = lane_.limits;
+    for (const Half& half : halves[product.step]) limits.multiprocessors -= static_cast<int>(half.size());
+    limits.multiprocessors = std::max(1, limits.multiprocessors + call.count);
+    require(cudaStreamWaitEvent(lane_.stream, rotations.end, 0), "waiting for an event");
+    mark(product, 2);
+    require(launch_postmultiplication(call, limits, lane_.stream), "launching a p-step");
+    mark(product, 3);
   }
+  for (const large::PStep<E>& step : steps) count_p_step(step);
 }
 
+// Halves of the same number use the same memory, one after the other.
 template <class E>
-auto CudaLargeBackend<E>::calls_of(const large::PStep<E>* steps, const StepHalves& halves)
-    -> std::vector<CallsOfHalves> {
-  std::vector<std::array<std::vector<large::BlockPair>, 2>> pairs(halves.steps);
-  int64_t most[2] = {0, 0};
-  for (size_t t = 0; t < halves.steps; ++t) {
-    for (int i = 0; i < steps[t].count; ++i) {
-      pairs[t][halves.half[size(steps[t].pairs[i].p)]].push_back(steps[t].pairs[i]);
-    }
-    for (int half : {0, 1}) most[half] = std::max(most[half], static_cast<int64_t>(pairs[t][half].size()));
+std::vector<std::vector<GramStepCall<E>>> CudaLargeBackend<E>::calls_of(const std::vector<large::PStep<E>>& steps,
+                                                                        const std::vector<StepHalves>& halves) {
+  std::array<int64_t, kHalves> most{};
+  for (const StepHalves& of_step : halves) {
+    for (size_t i = 0; i < of_step.size(); ++i) most[i] = std::max(most[i], static_cast<int64_t>(of_step[i].size()));
   }
-  const uint64_t of_first = reserve_p_step(steps->width, {most[0], most[1]}, kMostPartsByHalves);
-  std::vector<CallsOfHalves> calls(halves.steps);
-  for (size_t t = 0; t < halves.steps; ++t) {
-    for (int half : {0, 1}) calls[t][half] = call_of(steps[t], std::move(pairs[t][half]));
-    calls[t][1].workspace = p_step_workspace_ + of_first;
+  const int most_parts = parts_of(steps.front()).most;
+  const std::array<uint64_t, kHalves> begin = reserve_p_step(steps.front().width, most, most_parts);
+  std::vector<std::vector<GramStepCall<E>>> calls;
+  for (size_t t = 0; t < steps.size(); ++t) {
+    calls.emplace_back();
+    for (size_t i = 0; i < halves[t].size(); ++i) {
+      calls[t].push_back(call_of(steps[t], halves[t][i]));
+      calls[t][i].workspace = p_step_workspace_ + begin[i];
+    }
   }
   return calls;
 }

@@ -7,7 +7,7 @@
 // Gram matrix of the columns that W made, which are no longer nearly parallel. That costs sweeps where
 // columns depend on each other, which a QR before has made rare.
 //
-// One stream, and a second one in p-steps by halves; one allocation for all of it. The device is current on the calling
+// One stream, and others for rotations of p-steps by halves; one allocation for all of it. The device is current on the calling
 // thread.
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_CUDA_LARGE_BACKEND_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_CUDA_LARGE_BACKEND_H_
@@ -53,6 +53,7 @@ class CudaLargeBackend {
 
   // Elements at once that are moved within a matrix.
   static constexpr int64_t kMoved = int64_t{1} << 25;
+  static constexpr int64_t kReflectorGroup = 128;
 
   // --- memory -----------------------------------------------------------------------------------------------------
 
@@ -124,7 +125,7 @@ class CudaLargeBackend {
 
   int block_cosines(View x, int64_t width, int first, int count, large::BlockCosines& cosines);
   void p_step(const large::PStep<E>& step);
-  // p_step() of each, in their order, with the same bits. A member computes halves of few pairs beside each other.
+  // p_step() of each, with the bits that they have in their order. A member computes halves of few pairs beside each other.
   void p_steps(const std::vector<large::PStep<E>>& steps);
   void reset_counters();
   large::PStepCounters read_counters();
@@ -257,14 +258,14 @@ class CudaLargeBackend {
   void convert_out(DType dtype, View a, int64_t first, int64_t count, const Lines& lines, const Slot& slot,
                    bool conjugated);
 
-  using CallsOfHalves = std::array<GramStepCall<E>, 2>;
   static int columns_of_pair(int64_t width) { return width <= 32 ? 64 : 128; }
   static int64_t blocks_of(const large::PStep<E>& step) {
     return std::max<int64_t>(2, (step.x.cols + step.width - 1) / step.width);
   }
-  // Room for p-steps of so many pairs, one behind the other. Returns the bytes of the first.
-  uint64_t reserve_p_step(int64_t width, std::initializer_list<int64_t> pairs, int most_parts);
-  // The parts of Gram matrices: those that suit all pairs, or half of them beside the rotations of the others.
+  // Room for halves of so many pairs, one behind the other. Returns where they begin.
+  std::array<uint64_t, kHalves> reserve_p_step(int64_t width, const std::array<int64_t, kHalves>& pairs,
+                                               int most_parts);
+  // The parts of Gram matrices: those that suit all pairs, or a half of them beside the rotations of the others.
   GramStepParts parts_of(const large::PStep<E>& step) const;
   // Whether p-steps of few pairs go by halves.
   bool has_halves() const;
@@ -273,9 +274,9 @@ class CudaLargeBackend {
   // Uploaded where the device does not have it.
   const GramStepPair* pairs_on_device(std::vector<large::BlockPair> pairs);
   GramStepCall<E> call_of(const large::PStep<E>& step, std::vector<large::BlockPair> pairs);
-  // Calls of the p-steps for which the halves last.
-  std::vector<CallsOfHalves> calls_of(const large::PStep<E>* steps, const StepHalves& halves);
-  void compute_by_halves(const large::PStep<E>* steps, const StepHalves& halves);
+  std::vector<std::vector<GramStepCall<E>>> calls_of(const std::vector<large::PStep<E>>& steps,
+                                                     const std::vector<StepHalves>& halves);
+  void compute_by_halves(const std::vector<large::PStep<E>>& steps);
   void count_p_step(const large::PStep<E>& step);
 
   LargeLane& lane_;

@@ -69,6 +69,13 @@ LargeLane::LargeLane(int which) : device(which), transfers(transfer_threads()) {
     // Lower numbers go first.
     require(cudaStreamCreateWithPriority(&ahead, cudaStreamNonBlocking, std::max(least - 1, greatest)),
             "creating a stream");
+    for (Rotations& of_half : rotations) {
+      require(cudaStreamCreateWithPriority(&of_half.stream, cudaStreamNonBlocking, std::max(least - 1, greatest)),
+              "creating a stream");
+      for (cudaEvent_t* const event : {&of_half.begin, &of_half.end}) {
+        require(cudaEventCreateWithFlags(event, cudaEventDisableTiming), "creating an event");
+      }
+    }
     require(l.cublasCreate_v2(&cublas), "opening cuBLAS");
     require(l.cublasSetStream_v2(cublas, stream), "opening cuBLAS");
     require(l.cublasCreate_v2(&cublas_ahead), "opening cuBLAS");
@@ -107,6 +114,12 @@ void LargeLane::release() {
   }
   for (cudaEvent_t event : passed_on) {
     if (event != nullptr) (void)cudaEventDestroy(event);
+  }
+  for (const Rotations& of_half : rotations) {
+    for (const cudaEvent_t event : {of_half.begin, of_half.end}) {
+      if (event != nullptr) (void)cudaEventDestroy(event);
+    }
+    if (of_half.stream != nullptr) (void)cudaStreamDestroy(of_half.stream);
   }
   if (waited != nullptr) (void)cudaEventDestroy(waited);
   if (ahead != nullptr) (void)cudaStreamDestroy(ahead);

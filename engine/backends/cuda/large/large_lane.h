@@ -12,6 +12,7 @@
 #include "engine/backends/cuda/device/library_loader.h"
 #include "engine/backends/cuda/device/transfer_threads.h"
 #include "engine/backends/cuda/p_steps/gram_step.h"
+#include "engine/backends/cuda/p_steps/step_halves.h"
 #include "engine/policies/cuda_tuning.h"
 
 namespace svdserve::cuda {
@@ -25,6 +26,12 @@ void require(cusolverStatus_t status, const char* what);
 inline constexpr uint64_t kTransferBytes = uint64_t{16} << 20;
 
 struct LargeLane {
+  // For the rotations of a half of a p-step.
+  struct Rotations {
+    cudaStream_t stream = nullptr;  // of the priority of `ahead`
+    cudaEvent_t begin = nullptr, end = nullptr;
+  };
+
   explicit LargeLane(int device);  // throws large::LargeStop
   ~LargeLane();
   LargeLane(const LargeLane&) = delete;
@@ -32,6 +39,7 @@ struct LargeLane {
 
   int device;
   GramStepLimits limits;
+  Rotations rotations[kHalves];
   cudaStream_t stream = nullptr;  // of the lowest priority: batches of other streams go first
   cudaStream_t beside = nullptr;  // of the same
   cudaStream_t ahead = nullptr;   // of the next higher: its kernels do not wait for all blocks of the others

@@ -39,7 +39,7 @@ class PhaseClock {
 
   // Four events for the p-step that follows, or null: it is not measured. A p-step by halves has them in one half: before
   // and behind its Gram matrices, before and behind its postmultiplication.
-  cudaEvent_t* marks_of_p_step(bool by_halves = false) {
+  cudaEvent_t* marks_of_p_step(int halves = 1) {
     if (p_steps_++ % kSampled != 0) return nullptr;
     if (idle_.empty()) {
       marks_.emplace_back();
@@ -48,7 +48,7 @@ class PhaseClock {
     }
     pending_.push_back(idle_.back());
     idle_.pop_back();
-    pending_.back()->by_halves = by_halves;
+    pending_.back()->halves = halves;
     return pending_.back()->events.data();
   }
   void count_p_step(double gram_flops) { gram_flops_ += gram_flops; }
@@ -61,10 +61,11 @@ class PhaseClock {
     for (Marks* const marks : pending_) {
       std::array<double, 3> own{};
       for (size_t i = 0; i < own.size(); ++i) own[i] = seconds_between(marks->events[i], marks->events[i + 1]);
-      if (marks->by_halves) {
-        // The other half takes as long, and does so while this one's rotations are computed or awaited.
-        own = {2 * own[0], std::max(own[1] - own[0] - own[2], 0.0), 2 * own[2]};
-      }
+      // The other half takes as long, and does so while this one's rotations are computed or awaited.
+      const int others = marks->halves - 1;
+      own[1] = std::max(own[1] - others * (own[0] + own[2]), 0.0);
+      own[0] *= marks->halves;
+      own[2] *= marks->halves;
       for (size_t i = 0; i < own.size(); ++i) seconds_[i] += own[i];
       ++sampled_;
       idle_.push_back(marks);
@@ -100,7 +101,7 @@ class PhaseClock {
  private:
   struct Marks {
     std::array<cudaEvent_t, 4> events{};
-    bool by_halves = false;
+    int halves = 1;
   };
   struct Interval {
     size_t stage;

@@ -300,6 +300,7 @@ void Reflectors<E>::exchange(View a, E* r, int64_t first, int64_t count, bool in
   launched();
 }
 
+static_assert(Reflectors<double>::kGroupColumns == kGroup);
 template class Reflectors<double>;
 template class Reflectors<Complex>;
 

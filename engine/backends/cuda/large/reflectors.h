@@ -33,6 +33,7 @@ template <class E>
 class Reflectors {
  public:
   using View = large::LargeView<E>;
+  static constexpr int64_t kGroupColumns = 128;
 
   // All must outlive the object.
   Reflectors(LargeLane& lane, DeviceArena& arena, const large::LargeWatch& watch);

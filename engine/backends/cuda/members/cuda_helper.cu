@@ -21,11 +21,13 @@ void CudaHelper<E>::begin() {
 }
 
 template <class E>
-void CudaHelper<E>::end() {
-  {
-    const OnDevice here(part_.device());
-    require(cudaEventRecord(answered_, part_.stream()), "recording an event");
-  }
+void CudaHelper<E>::mark() {
+  const OnDevice here(part_.device());
+  require(cudaEventRecord(answered_, part_.stream()), "recording an event");
+}
+
+template <class E>
+void CudaHelper<E>::wait() {
   require(cudaStreamWaitEvent(home_.stream, answered_, 0), "waiting for another GPU");
 }
 

@@ -24,7 +24,8 @@ class CudaHelper {
   // With so many bytes for matrices. home and watch must outlive it. Throws LargeStop.
   CudaHelper(int device, uint64_t bytes, const LargeLane& home, const LargeWatch& watch);
   void begin();
-  void end();
+  void mark();
+  void wait();
   void fetch(View from, View to) { copy(from, home_.device, to, part_.device()); }
   void share();
   void fetch_shared(const CudaHelper& other, View from, View to);

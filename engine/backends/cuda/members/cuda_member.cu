@@ -38,12 +38,12 @@ void CudaMember<E>::reserve(const ring::RingShape& shape) {
   step.width = shape.width;
   step.tolerance = shape.tolerance;
   versions_ = backend.block_versions(step);
-  backend.stage("sweep");
 }
 
 template <class E>
 void CudaMember<E>::take(const ring::UnionPlace& place, const ring::RingColumns<E>& columns) {
   const OnDevice here(device());
+  part_.backend().stage("checkpoint");
   part_.backend().enqueue_upload(columns.x, x_.columns(place.first, place.count));
   if (v_) part_.backend().enqueue_upload(columns.v, v_.columns(place.first, place.count));
   part_.backend().upload(columns.f, place.count, f_ + place.first);
@@ -52,14 +52,18 @@ void CudaMember<E>::take(const ring::UnionPlace& place, const ring::RingColumns<
 template <class E>
 void CudaMember<E>::give(const ring::UnionPlace& place, const ring::RingColumns<E>& columns) {
   const OnDevice here(device());
+  part_.backend().stage("checkpoint");
   part_.backend().enqueue_download(x_.columns(place.first, place.count), columns.x);
   if (v_) part_.backend().enqueue_download(v_.columns(place.first, place.count), columns.v);
   part_.backend().download(f_ + place.first, place.count, columns.f);
+  part_.backend().stage("idle");
 }
 
+// Times of a swap: waits for the partner, then copies, then waits for its copies.
 template <class E>
 void CudaMember<E>::mark(ring::RingMark mark) {
   const OnDevice here(device());
+  part_.backend().stage("wait");
   require(cudaEventRecord(marks_[static_cast<int>(mark)], stream()), "recording an event");
 }
 
@@ -87,6 +91,7 @@ template <class E>
 void CudaMember<E>::send(const ring::UnionPlace& place, CudaMember& to, int /*to_slot*/) {
   const OnDevice here(device());
   const auto from = pieces(place), onto = to.pieces(place);
+  part_.backend().stage("swap");
   for (size_t i = 0; i < from.size(); ++i) {
     if (from[i].bytes == 0) continue;
     require(cudaMemcpyPeerAsync(onto[i].data, to.device(), from[i].data, device(), from[i].bytes, stream()),
@@ -109,6 +114,7 @@ void CudaMember<E>::p_steps(std::vector<large::PStep<E>> steps) {
     step.f = f_;
     step.places = nullptr;
   }
+  part_.backend().stage("sweep");
   part_.backend().p_steps(steps);
 }
 

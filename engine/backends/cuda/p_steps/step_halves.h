@@ -1,10 +1,10 @@
-// Halves of p-steps that follow each other: of the pairs of each, such that no pair of one half has a block of the other.
+// Halves of p-steps that follow each other, and the order of their products: while one has its rotations computed, the
+// other multiplies (p_steps() in cuda_large_backend.h).
 //
-// A half's p-step needs what the same half's p-step before it left, and nothing else. So the halves may be computed beside
-// each other: while one waits for its rotations, the other multiplies (p_steps() in cuda_large_backend.h).
-// Blocks that pairs of some p-steps join, directly or by other blocks, are a group. Halves are made of whole groups. They
-// last for as many p-steps as the larger half has at most kLargestHalf of all blocks. The recursive strategy's last long:
-// in a whole super-step each super-block has pairs with one other alone (algorithms/large/super_block_sweep.h).
+// A half is some of a p-step's pairs. Its Gram matrices need what the p-step before left of its blocks, and nothing else.
+// Blocks that pairs of some p-steps join, directly or by other blocks, are a group. Two halves are made of whole groups.
+// They last for as many p-steps as neither has much more than the other. The recursive strategy's last long: in a whole
+// super-step each super-block has pairs with one other alone (algorithms/large/super_block_sweep.h).
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_P_STEPS_STEP_HALVES_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_P_STEPS_STEP_HALVES_H_
 
@@ -18,7 +18,14 @@
 
 namespace svdserve::cuda {
 
+inline constexpr int kHalves = 2;
+// The larger one has at most this part of all blocks.
 inline constexpr double kLargestHalf = 0.625;
+// Halves that last for fewer p-steps are not made.
+inline constexpr size_t kLeastStepsOfHalves = 3;
+
+using Half = std::vector<large::BlockPair>;
+using StepHalves = std::vector<Half>;  // of one p-step; a half may be empty
 
 // Blocks that pairs have joined.
 class BlockGroups {
@@ -33,30 +40,29 @@ class BlockGroups {
   }
   // The half of each block, whole groups in turn to the smaller one. Empty: one would be too large.
   std::vector<uint8_t> halves() {
-    std::vector<int> size(parent_.size(), 0);
+    std::vector<int> size(parent_.size(), 0), of_half(kHalves, 0);
     int all = 0;
-    for (int block = 0; block < count(); ++block) {
+    for (int block = 0; block < blocks(); ++block) {
       if (parent(block) < 0) continue;
       ++size[static_cast<size_t>(root(block))];
       ++all;
     }
     std::vector<uint8_t> half(parent_.size(), 0);
-    int of_half[2] = {0, 0};
-    for (int block = 0; block < count(); ++block) {
+    for (int block = 0; block < blocks(); ++block) {
       if (parent(block) != block) continue;
-      const uint8_t smaller = of_half[1] < of_half[0] ? 1 : 0;
-      half[static_cast<size_t>(block)] = smaller;
-      of_half[smaller] += size[static_cast<size_t>(block)];
+      const auto smallest = std::min_element(of_half.begin(), of_half.end());
+      half[static_cast<size_t>(block)] = static_cast<uint8_t>(smallest - of_half.begin());
+      *smallest += size[static_cast<size_t>(block)];
     }
-    if (std::max(of_half[0], of_half[1]) > kLargestHalf * all) return {};
-    for (int block = 0; block < count(); ++block) {
+    if (*std::max_element(of_half.begin(), of_half.end()) > kLargestHalf * all) return {};
+    for (int block = 0; block < blocks(); ++block) {
       if (parent(block) >= 0) half[static_cast<size_t>(block)] = half[static_cast<size_t>(root(block))];
     }
     return half;
   }
 
  private:
-  int count() const { return static_cast<int>(parent_.size()); }
+  int blocks() const { return static_cast<int>(parent_.size()); }
   int& parent(int block) { return parent_[static_cast<size_t>(block)]; }
   int root(int block) {
     while (parent(block) != block) block = parent(block) = parent(parent(block));
@@ -66,25 +72,91 @@ class BlockGroups {
   std::vector<int> parent_;  // -1: no pair has had the block
 };
 
-struct StepHalves {
+struct LastingHalves {
   size_t steps = 0;           // for which they last
-  std::vector<uint8_t> half;  // 0 or 1, of each block
+  std::vector<uint8_t> half;  // of each block
 };
 
-// Those of the first of `count` p-steps over `blocks` blocks. No steps: the first one's pairs do not fall into halves.
+// Halves of the first of so many p-steps. No steps: the first one's pairs do not fall into two.
 template <class E>
-StepHalves halves_of(const large::PStep<E>* steps, size_t count, int blocks) {
+LastingHalves lasting_halves(const large::PStep<E>* steps, size_t most_steps, int blocks) {
   BlockGroups groups(blocks);
-  StepHalves halves;
-  while (halves.steps < count) {
-    const large::PStep<E>& step = steps[halves.steps];
+  LastingHalves lasting;
+  while (lasting.steps < most_steps) {
+    const large::PStep<E>& step = steps[lasting.steps];
     for (int i = 0; i < step.count; ++i) groups.join(step.pairs[i]);
     std::vector<uint8_t> half = groups.halves();
     if (half.empty()) break;
-    halves.half = std::move(half);
-    ++halves.steps;
+    lasting.half = std::move(half);
+    ++lasting.steps;
   }
-  return halves;
+  return lasting;
+}
+
+// The halves of each p-step: two where they last, else one.
+template <class E>
+std::vector<StepHalves> halves_of(const std::vector<large::PStep<E>>& steps, int blocks) {
+  std::vector<StepHalves> result;
+  while (result.size() < steps.size()) {
+    const large::PStep<E>* const first = steps.data() + result.size();
+    const LastingHalves lasting = lasting_halves(first, steps.size() - result.size(), blocks);
+    const bool do_last = lasting.steps >= kLeastStepsOfHalves;
+    for (size_t t = 0; t < (do_last ? lasting.steps : 1); ++t) {
+      StepHalves& halves = result.emplace_back(do_last ? kHalves : 1);
+      for (int i = 0; i < first[t].count; ++i) {
+        const large::BlockPair pair = first[t].pairs[i];
+        halves[do_last ? lasting.half[static_cast<size_t>(pair.p)] : 0].push_back(pair);
+      }
+    }
+  }
+  return result;
+}
+
+// A half's Gram matrices, or its postmultiplication.
+struct HalfProduct {
+  size_t step = 0, half = 0;
+  bool is_gram = false;
+};
+
+// All products of halves, each behind those that it needs. A half's rotations come between its two. Gram matrices come as
+// soon as they can, but behind the postmultiplication of the half of the same number before, whose memory they take.
+inline std::vector<HalfProduct> products_in_order(const std::vector<StepHalves>& steps, int blocks) {
+  std::vector<HalfProduct> order;
+  std::vector<char> is_busy(static_cast<size_t>(blocks), 0);  // its rotations have not been applied
+  const auto mark = [&](const Half& half, bool busy) {
+    for (const large::BlockPair pair : half) {
+      is_busy[static_cast<size_t>(pair.p)] = is_busy[static_cast<size_t>(pair.q)] = busy;
+    }
+  };
+  const auto is_free = [&](const Half& half) {
+    return std::none_of(half.begin(), half.end(), [&](large::BlockPair pair) {
+      return is_busy[static_cast<size_t>(pair.p)] || is_busy[static_cast<size_t>(pair.q)];
+    });
+  };
+  std::vector<char> has_gram;  // of the next p-step
+  // Begins that p-step's halves that are free, once so many of the one before have been applied.
+  const auto begin_free = [&](size_t step, size_t applied) {
+    if (step == steps.size()) return;
+    const StepHalves& halves = steps[step];
+    has_gram.resize(halves.size(), 0);
+    for (size_t i = 0; i < halves.size(); ++i) {
+      const bool has_memory = step == 0 || i < applied || i >= steps[step - 1].size();
+      if (has_gram[i] || !has_memory || !is_free(halves[i])) continue;
+      has_gram[i] = 1;
+      if (!halves[i].empty()) order.push_back({step, i, true});
+    }
+  };
+  begin_free(0, 0);
+  for (size_t t = 0; t < steps.size(); ++t) {
+    has_gram.clear();
+    for (const Half& half : steps[t]) mark(half, true);
+    for (size_t i = 0; i < steps[t].size(); ++i) {
+      if (!steps[t][i].empty()) order.push_back({t, i, false});
+      mark(steps[t][i], false);
+      begin_free(t + 1, i + 1);
+    }
+  }
+  return order;
 }
 
 }  // namespace svdserve::cuda
