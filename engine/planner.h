@@ -92,9 +92,16 @@ inline constexpr int64_t kPackLimit = kLeastBlockedOfValues;
 // doubles have no room there beyond 64. Larger matrices are decomposed side by side (backends/cuda/side_by_side/), by
 // pairs of blocks of side_by_side_pair_columns() columns together.
 constexpr int64_t largest_in_thread_block(DType dtype) { return dtype == DType::kC128 ? 64 : kLargestInLanes; }
+// Vectors of f64 are so from a smaller k on, where that is faster (decisions/0015). Tall matrices are not, as all their
+// rows would take part in every sweep.
+inline constexpr int64_t kLeastF64SideBySide = 121;
 inline bool is_side_by_side(const Plan& plan) {
-  return plan.decomposition == Decomposition::kSvd &&
-         values_per_matrix(plan.problem) > largest_in_thread_block(plan.problem.dtype);
+  const Problem& p = plan.problem;
+  const int64_t k = values_per_matrix(p);
+  if (plan.decomposition != Decomposition::kSvd) return false;
+  if (k > largest_in_thread_block(p.dtype)) return true;
+  return p.dtype == DType::kF64 && makes_vectors(plan) && k >= kLeastF64SideBySide &&
+         2 * std::max(p.rows, p.cols) <= 3 * k;
 }
 constexpr int side_by_side_pair_columns(int64_t k, bool complex) { return k <= 256 || complex ? 64 : 128; }
 

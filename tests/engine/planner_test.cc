@@ -134,6 +134,25 @@ TEST(Planner, TilesHaveAsManyRowsAsColumns) {
   }
 }
 
+TEST(Planner, SideBySideOnAGpuIsWhatNoThreadBlockTakesOrTakesLonger) {
+  const auto is_so = [](int64_t rows, int64_t cols, DType dtype, Vectors vectors) {
+    return is_side_by_side(planned({rows, cols, dtype, Order::kRowMajor}, {.vectors = vectors}));
+  };
+  for (const DType dtype : kDTypes) {
+    const int64_t largest = dtype == DType::kC128 ? 64 : 128;
+    for (const Vectors vectors : {Vectors::kNone, Vectors::kThin}) {
+      EXPECT_FALSE(is_so(64, 64, dtype, vectors));
+      EXPECT_FALSE(is_so(400, largest, dtype, vectors));
+      EXPECT_TRUE(is_so(largest + 1, 400, dtype, vectors));
+    }
+    EXPECT_EQ(is_so(128, 128, dtype, Vectors::kThin), dtype == DType::kF64 || dtype == DType::kC128);
+    EXPECT_EQ(is_so(128, 128, dtype, Vectors::kNone), dtype == DType::kC128);
+  }
+  EXPECT_TRUE(is_so(181, 121, DType::kF64, Vectors::kThin));
+  EXPECT_FALSE(is_so(182, 121, DType::kF64, Vectors::kThin));
+  EXPECT_FALSE(is_so(120, 120, DType::kF64, Vectors::kThin));
+}
+
 TEST(Planner, EveryOutputIsThereForLargerMatrices) {
   const Problem problem{512, 600, DType::kC128, Order::kRowMajor};
   Options options{.vectors = Vectors::kFull, .fix_phases = true, .certificate = true};
