@@ -1,12 +1,14 @@
 // One large matrix on several GPUs together: are the bits the same, and how long do sweeps and whole factors take.
 //   device_ring_bench [turns=3] [by=peers,ranks] [members=1,2,4,8] [figures] [ORDER ...]
 // ORDER: 2048, 8192 and 16384 where none is named. figures: without the bits of small matrices and of other kinds.
-// f64, U and V, random normal, JACOBI; and bits of other kinds first. "members" 0 is one GPU without a ring; "peers" are
-// members in this process, which copy from GPU to GPU and share large products. "ranks" are processes of their own. In
-// turns, the median of three after one that does not count, unless there is one alone. "sweeps" is the time from the first
-// sweep's progress to the finish, so it has the ways to the members and back in it. "compute" is the whole call without
-// load and store. "faster" is over one GPU, of sweeps and of compute. "of peers" is the speed of sweeps over that of as
-// many peers. "AUTO" is the compute time of that method, in the same turns. The exit status says whether all bits of rings agree.
+// f64, U and V, random normal, JACOBI; and bits of other kinds first. "members" 0 is one GPU without a ring; "peers"
+// are members in this process, which copy from GPU to GPU and share large products. "ranks" are processes of their
+// own. In turns, the median of three after one that does not count, unless there is one alone. "sweeps" is the time
+// from the first sweep's progress to the finish, so it has the ways to the members and back in it. "compute" is the
+// whole call without load and store. Below it are the phases of the last turn: home's, then a member's on average.
+// "wait" and "swap" are its exchanges, "checkpoint" and "idle" the ways to home and the time that home computes.
+// "faster" is over one GPU, of sweeps and of compute. "of peers" is the speed of sweeps over that of as many peers.
+// "AUTO" is the compute time of that method, in the same turns. The exit status says whether all bits of rings agree.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>

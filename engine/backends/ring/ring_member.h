@@ -69,7 +69,7 @@ enum class RingMark : uint8_t { kDone, kSent };
 //   void p_steps(steps)                      where it has that: p_step() of each, a std::vector, in their order. They
 //                                            are all between two swaps
 //   void reset_counters(); PStepCounters read_counters()      the second waits
-//   void tell(phases)                        adds the times of its p-steps
+//   void tell(phases)                        adds the times of its p-steps, and what it knows of those between them
 //   void stop()                              from any thread, at any time: what runs may end early, by throwing
 template <class M>
 concept ExchangingMember = requires(M& m, const UnionPlace& place, void (*alive)()) {

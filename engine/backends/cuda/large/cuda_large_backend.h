@@ -7,8 +7,8 @@
 // Gram matrix of the columns that W made, which are no longer nearly parallel. That costs sweeps where
 // columns depend on each other, which a QR before has made rare.
 //
-// One stream, and others for rotations of p-steps by halves; one allocation for all of it. The device is current on the calling
-// thread.
+// One stream, and others for rotations of p-steps by halves; one allocation for all of it. The device is current on the
+// calling thread.
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_CUDA_LARGE_BACKEND_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_LARGE_CUDA_LARGE_BACKEND_H_
 
