@@ -1,11 +1,14 @@
 // U, S and V of matrices that are on the GPU already, against cuSOLVER on the same data. gesvdjBatched (k <= 32,
 // square) and gesvdaStridedBatched (rows >= cols; approximate) run with vectors and with their default tolerances. The
 // memory ceiling is a copy measured in the same run, and the bytes that a matrix and its results must move.
-//   device_vectors_bench [SHAPE|all [quick]]     a table as CSV; M/s: million matrices a second
+//   device_vectors_bench [MxN|all [quick]]     a table as CSV; M/s: million matrices a second. quick: without the peers
 // Random normal matrices, column-major; CUDA events; warm; best of 5.
 #include <cusolverDn.h>
 
+#include <cstdio>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "engine/cuda_engine.h"
 #include "tests/device/device_bench.h"
@@ -146,9 +149,24 @@ PeerRates peer_rates(DType t, int m, int n, int count, const void* a) {
   return {};
 }
 
+// The one that is named, MxN, or the usual ones. None: the name is no shape.
+std::vector<std::pair<int, int>> shapes_of(const std::string& name) {
+  if (name.empty() || name == "all") {
+    return {{2, 2},  {3, 3},   {4, 4},    {6, 6},   {8, 8},     {16, 16},   {24, 24},  {32, 32},
+            {4, 64}, {64, 16}, {256, 32}, {64, 64}, {128, 128}, {256, 256}, {512, 512}};
+  }
+  int m = 0, n = 0;
+  if (std::sscanf(name.c_str(), "%dx%d", &m, &n) != 2) return {};
+  return {{m, n}};
+}
+
 int main_of(int argc, char** argv) {
   const std::string only = argc > 1 ? argv[1] : "";
   const bool quick = argc > 2;  // no peers
+  if (shapes_of(only).empty()) {
+    std::fprintf(stderr, "usage: device_vectors_bench [MxN|all [quick]], for example 120x120\n");
+    return 2;
+  }
   CudaStatus status;
   const auto engine = CudaEngine::open({}, &status);
   if (engine == nullptr) {
@@ -160,12 +178,8 @@ int main_of(int argc, char** argv) {
   std::printf(
       "shape,dtype,matrices,ours M/s,gesvdjBatched M/s,gesvdaStridedBatched M/s,ours/best peer,ceiling M/s,of "
       "ceiling\n");
-  const std::pair<int, int> shapes[] = {{2, 2},    {3, 3},   {4, 4},     {6, 6},     {8, 8},
-                                        {16, 16},  {24, 24}, {32, 32},   {4, 64},    {64, 16},
-                                        {256, 32}, {64, 64}, {128, 128}, {256, 256}, {512, 512}};
-  for (const auto& [m, n] : shapes) {
+  for (const auto& [m, n] : shapes_of(only)) {
     const std::string label = std::to_string(m) + "x" + std::to_string(n);
-    if (!only.empty() && only != "all" && only != label) continue;
     for (const DType t : {DType::kF32, DType::kF64, DType::kC64, DType::kC128}) {
       const Problem problem{m, n, t, Order::kColumnMajor};
       Options options;
