@@ -170,8 +170,10 @@ several() {
 }
 
 # JACOBI by a server's one GPU, then by 2 and by 4 that sweep a matrix together: whole calls, and the last one's summary.
+# Fails where a call does, and where 2 and 4 GPUs have other bits.
 gang() {
-  local folder=$out/gang gpus members order round begin bits
+  local folder=$out/gang gpus members order round begin bits failed=0
+  local -A wanted=()
   gpus=$(nvidia-smi --list-gpus | wc -l)
   mkdir -p "$folder"
   python3 -c "
@@ -185,16 +187,19 @@ for n in 8192, 16384:
       for round in 1 2 3; do
         begin=$(date +%s.%N)
         "$bin/svdctl" svd "$folder/$order.npy" --method jacobi --u "$folder/u.npy" --s "$folder/s.npy" \
-          --vh "$folder/vh.npy" --verbose --address "$address" > "$folder/log" 2>&1 || cat "$folder/log"
+          --vh "$folder/vh.npy" --verbose --address "$address" > "$folder/log" 2>&1 || { cat "$folder/log"; failed=1; }
         printf 'order %d, --large-gpus=%d, round %d: %.2f s\n' "$order" "$members" "$round" \
           "$(awk -v a="$begin" -v b="$(date +%s.%N)" 'BEGIN {print b - a}')"
       done
       bits=$(cat "$folder/u.npy" "$folder/s.npy" "$folder/vh.npy" | sha256sum | cut -c 1-16)
       printf '%s; bits %s\n' "$(tail -n 1 "$folder/log")" "$bits"
+      ((members == 1)) && continue
+      [[ $bits == "${wanted[$order]:=$bits}" ]] || failed=1
     done
     stop
   done
   rm -rf "$folder"
+  return $failed
 }
 
 # Through the service from Python, beside NumPy in the same process: over TCP, then over a Unix socket.

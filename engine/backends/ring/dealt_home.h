@@ -11,7 +11,8 @@
 // A helper gets A, L or Q whole, and its parts of the rest, and gives results back. Home sends the whole once: each helper
 // gets a share of its columns, and the other shares from other helpers. A helper has memory of its own, and touches that
 // of others by copies alone. Memory of a helper: of A, and of half of B and C where there is one helper, a quarter where
-// there are three. Each device has a thread of its own, because products of many kernels take long to enqueue.
+// there are three. That is more than a QR asks for.
+// Each device has a thread of its own, because products of many kernels take long to enqueue.
 #ifndef SVDSERVE_ENGINE_BACKENDS_RING_DEALT_HOME_H_
 #define SVDSERVE_ENGINE_BACKENDS_RING_DEALT_HOME_H_
 
@@ -32,7 +33,7 @@ namespace svdserve::ring {
 
 // Multiply-adds of a product from which on it is dealt: those of matrices of order 4096.
 inline constexpr double kLeastDealtWork = 0x1p36;
-// The same of a QR, of matrices of order 10 321. Its groups follow from each other, and below that they take as long.
+// The same of a QR, of matrices of order 10 321. Below, by estimate, home's part takes as long as all of it on one device.
 inline constexpr double kLeastDealtQr = 0x1p40;
 // Groups of columns of a QR. They are wide enough to be multiplied fast, and enough that few devices wait at the end.
 inline constexpr int64_t kGroupsOfQr = 32;
