@@ -485,7 +485,7 @@ TEST(LargeGeneralJacobi, ClustersTakeTheStrongestCouplingsUntilTheyAreFull) {
 TEST(LargeGeneralJacobi, PerturbedSpiralsTakeFewSteps) {
   const int64_t n = kSanitized ? 100 : 200;
   Families f(DType::kC128, n);
-  const Matrix spiral = f.of([n](int64_t i, int64_t j) {
+  const Matrix spiral = f.of([&](int64_t i, int64_t j) {
     const double t = static_cast<double>(i / 2 + 1) / static_cast<double>(n);
     return i == j ? (i % 2 == 0 ? 1.0 : -1.0) * std::polar(t, 20 * t) : Number(0);
   });

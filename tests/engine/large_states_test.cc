@@ -359,7 +359,8 @@ TEST(LargeStates, ThatAreDamagedTakeNoMemory) {
       expect_same_bits(want, got);
       EXPECT_EQ(got.outcome.resumed_sweeps, 0) << name(state);
     };
-    for (const auto& [state, text] : whole.states) {
+    for (const auto& [damaged, text] : whole.states) {
+      const LargeState state = damaged;
       SCOPED_TRACE(testing::Message() << c.title << ", " << name(state));
       for (size_t place = 0; place < text.size(); place += kSanitized ? 5 : 1) {
         SCOPED_TRACE(testing::Message() << "byte " << place);

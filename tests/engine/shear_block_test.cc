@@ -220,7 +220,7 @@ TEST(ShearBlockTest, AnInnerSweepIsThatOfTheWholeMatrix) {
       for (int i = 0; i < n; ++i) a(i, i) += 3.0L * i;
       for (Number& x : a.x) x = std::complex<double>(x);
       const long double size = norm_of(a);
-      const std::vector<int> idx = n == k ? [&] {
+      const std::vector<int> idx = n == k ? [n = n] {
         std::vector<int> all;
         for (int i = 0; i < n; ++i) all.push_back(i);
         return all;

@@ -4,8 +4,9 @@
     python3 tests/python/in_venv.py --versions oldest --build build/release     # the lower bound of every dependency
 
 `newest` goes through an sdist, `oldest` installs the checkout, so that both ways of building are tried. The environment
-lies in the build tree and is kept for the next run as long as neither the package nor its requirements change. Needs
-Python 3.11 or newer with venv, and PyPI; nothing is written to the source tree. Further arguments go to pytest.
+lies beside the build tree, in python/, for all builds there. It is kept for the next run as long as neither the package
+nor its requirements change. Needs Python 3.11 or newer with venv, and PyPI; nothing is written to the source tree.
+Further arguments go to pytest.
 
 `newest` has Dask. A long run (SVDSERVE_TEST_SIZE=long) of it has torch and JAX, too. They take gigabytes, and stay in a folder of
 their own until the build tree goes. Tests of them are skipped elsewhere.
@@ -14,6 +15,7 @@ their own until the build tree goes. Tests of them are skipped elsewhere.
 from __future__ import annotations
 
 import argparse
+import fcntl
 import hashlib
 import os
 import re
@@ -87,26 +89,33 @@ def find_libraries(python: Path, folder: Path, wanted: bool) -> None:
     finder.write_text(f"{folder}\n")  # behind the environment's own packages
 
 
+def environment(work: Path, versions: str, is_long: bool) -> Path:
+    """The Python of the environment in the folder, which is made if it is not there yet or of something else."""
+    work.mkdir(parents=True, exist_ok=True)
+    venv, sources, stamp = work / "venv", work / "sources", work / "installed"
+    python = venv / "bin" / "python"
+    project = tomllib.loads((ROOT / PACKAGE / "pyproject.toml").read_text())["project"]
+    with open(work / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # until it is closed
+        copy_sources(sources)
+        state = digest(sys.version, Path(__file__).read_text(), sources)
+        if not stamp.exists() or stamp.read_text() != state or not python.exists():
+            stamp.unlink(missing_ok=True)
+            subprocess.run([sys.executable, "-m", "venv", "--clear", venv], check=True)
+            install(python, sources, versions, project)
+            stamp.write_text(state)
+        find_libraries(python, work.parent / "libraries", is_long and versions == "newest")
+    return python
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--versions", choices=["newest", "oldest"], required=True)
     parser.add_argument("--build", type=Path, required=True, help="build tree with bin/svdserve")
     args, for_pytest = parser.parse_known_args()
     build = args.build.resolve()
-    work = build / "tests" / "python" / args.versions
-    venv, sources, stamp = work / "venv", work / "sources", work / "installed"
-
-    project = tomllib.loads((ROOT / PACKAGE / "pyproject.toml").read_text())["project"]
-    copy_sources(sources)
-    state = digest(sys.version, Path(__file__).read_text(), sources)
-    python = venv / "bin" / "python"
-    if not stamp.exists() or stamp.read_text() != state or not python.exists():
-        stamp.unlink(missing_ok=True)
-        subprocess.run([sys.executable, "-m", "venv", "--clear", venv], check=True)
-        install(python, sources, args.versions, project)
-        stamp.write_text(state)
     is_long = os.environ.get("SVDSERVE_TEST_SIZE") == "long"
-    find_libraries(python, work.parent / "libraries", is_long and args.versions == "newest")
+    python = environment(build.parent / "python" / args.versions, args.versions, is_long)
     subprocess.run([python, "-c", "import platform\nfrom importlib.metadata import version as v\nprint('python', "
                     "platform.python_version(), *(f'{n} {v(n)}' for n in ('numpy', 'grpcio', 'protobuf')))"], check=True)
     is_short = args.versions == "oldest" and not is_long

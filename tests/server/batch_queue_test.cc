@@ -147,7 +147,7 @@ TEST(BatchQueue, ShareBeyondTheLimitsIsSplitItself) {
 
 TEST(BatchQueue, PiecesAreCutByTime) {
   constexpr absl::Duration kMatrix = absl::Microseconds(100);
-  TestQueue queue({}, [](const Plan& plan, int64_t most, int64_t, absl::Duration work) {
+  TestQueue queue({}, [=](const Plan& plan, int64_t most, int64_t, absl::Duration work) {
     return plan.tolerance > 0 ? std::min(most, work / kMatrix) : most;
   });
   queue.add_job(make_job(100, 1));

@@ -213,8 +213,8 @@ int compute(const CapacityArguments& args, client::Client& client, const MatrixS
   if (const auto s = commit({capacities->get(), gradients->get()}, call.stop); !s.ok()) {
     return fail_unless_interrupted(context, s, interruption);
   }
-  if (!args.out.empty()) report.outputs.emplace_back("capacities", args.out);
-  if (!args.gradient.empty()) report.outputs.emplace_back("gradient", args.gradient);
+  if (!args.out.empty()) report.outputs.push_back({"capacities", args.out});
+  if (!args.gradient.empty()) report.outputs.push_back({"gradient", args.gradient});
   const auto means = means_of(args.compute.mimo->snr_db.size(), numbers(out[plane], batch.data_type));
   if (const auto s = report_on(args, report, means); !s.ok()) return fail(context, s);
   return exit_code(report.exceptions);

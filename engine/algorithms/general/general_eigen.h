@@ -234,7 +234,7 @@ SVD_HD Lane general_eigen(const Team& team, const Work& work, Size k, bool plain
   if constexpr (kVectors) {
     unfinished = schur_form_with_vectors(team, work, k);
     near_defective = general_vectors(
-        team, work, k, wanted, [] SVD_LAMBDA {}, load, e, residuals);
+        team, work, k, wanted, []() SVD_LAMBDA {}, load, e, residuals);
   } else {
     unfinished = schur_form_alone(team, work, k);
   }

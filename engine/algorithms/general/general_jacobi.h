@@ -137,9 +137,9 @@ SVD_HD Lane general_jacobi(const Team& team, const Work& work, Size k, int max_s
   // Many sweeps of rotations may lose it.
   const Lane tolerance = pair_tolerance(team, work, k, Lane(0));
   unfinished = unfinished | (magnitude(trace_of(work, k, Lane(0)) - trace) > Lane(kLargestTraceError) * tolerance);
-  const auto pair = [&] SVD_LAMBDA {
+  const auto pair = [&]() SVD_LAMBDA {
     if constexpr (kReal) {
-      team.once([&] SVD_LAMBDA {
+      team.once([&]() SVD_LAMBDA {
         if (!wanted.right) {
           pair_conjugates(k, tolerance, work.lambda);
         } else if (wanted.left) {

@@ -149,7 +149,7 @@ template <class A, class Lane, class Size>
 SVD_HD typename Lane::Mask orthogonalize_columns(A x, A v, Size k, Lane tol_square, int max_sweeps, Lane floor,
                                                  ColumnScale<Lane>* scales) {
   using Mask = typename Lane::Mask;
-  const auto scale_columns = [&] SVD_LAMBDA {
+  const auto scale_columns = [&]() SVD_LAMBDA {
     SVD_UNROLL for (int j = 0; j < k; ++j) {
       scale_for_sweep(LaneColumn<A, Lane, Size>{x, v, k, j, scales}, k > kLargestWithoutFloor, floor);
     }

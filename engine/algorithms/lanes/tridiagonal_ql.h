@@ -379,7 +379,9 @@ SVD_HD Lane tridiagonal_eigen(A x, A m, Z z, Size k, bool upper, Lane* lambda, L
   E phase = zero_element<E>();
   const auto finite = scale_hermitian(m, k, upper, &exponent);
   SVD_UNROLL for (int j = 0; j + 2 < k; ++j) reduce_column(m, k, j, &e[j]);
-  if (k > 1) phase = last_phase(E(m(k - 1, k - 2)), &e[k - 2]);
+  if (k > 1) {
+    phase = last_phase(E(m(k - 1, k - 2)), &e[k - 2]);
+  }
   SVD_UNROLL for (int j = 0; j < k; ++j) {
     lambda[j] = m(j, j).re;
     SVD_UNROLL for (int i = 0; i < k; ++i) z(i, j).re = i == j ? one : zero;

@@ -1010,7 +1010,7 @@ class BlockJacobi {
   }
 
   bool write_factors() {
-    return write_state(LargeState::kFactors, [this](auto& archive) { list_factors(archive); });
+    return write_state(LargeState::kFactors, [this](auto& archive) { this->list_factors(archive); });
   }
 
   void save_factors() {
@@ -1023,7 +1023,7 @@ class BlockJacobi {
     has_factors_state_ = has_factors_state_ || !needs_factors() || write_factors();
     if (!has_factors_state_) return;
     has_start_state_ =
-        has_start_state_ || write_state(LargeState::kStart, [this](auto& archive) { list_start(archive); });
+        has_start_state_ || write_state(LargeState::kStart, [this](auto& archive) { this->list_start(archive); });
     if (!has_start_state_) return;
     if constexpr (requires { backend_.tracked_pairs(x_); }) state.tracked = backend_.tracked_pairs(x_);
     (void)write_state(LargeState::kSweep, [&](auto& archive) { list_sweep(archive, state); });
@@ -1053,11 +1053,11 @@ class BlockJacobi {
   }
 
   bool read_factors() {
-    return read_state(LargeState::kFactors, [this](auto& archive) { list_factors(archive); });
+    return read_state(LargeState::kFactors, [this](auto& archive) { this->list_factors(archive); });
   }
 
   bool read_sweeps() {
-    if (!read_state(LargeState::kStart, [this](auto& archive) { list_start(archive); })) return false;
+    if (!read_state(LargeState::kStart, [this](auto& archive) { this->list_start(archive); })) return false;
     park(b_);
     park(x0_);
     has_factors_state_ = needs_factors();
