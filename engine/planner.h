@@ -22,8 +22,8 @@ struct ShapeLimits {
 inline constexpr ShapeLimits kShapeLimits{512, 16384};
 // Largest min(m, n) of BIDIAGONAL and BISECTION by name, and of the kernels whose bits are the same on CPU and GPU.
 inline constexpr int64_t kLargestReproducible = 32;
-// On a GPU AUTO is BIDIAGONAL for values alone as far as the registers of two warps hold a matrix.
-constexpr int64_t largest_bidiagonal_on_gpu(DType dtype) { return dtype == DType::kC128 ? 48 : 64; }
+// On a GPU AUTO is BIDIAGONAL for values alone as far as the registers of eight warps hold a matrix.
+constexpr int64_t largest_bidiagonal_on_gpu(DType dtype) { return dtype == DType::kC128 ? 96 : 128; }
 
 // The largest k of kernels that keep arrays of k numbers: of a method's that have a matrix in each lane, and of a GPU's
 // thread blocks.
@@ -92,16 +92,16 @@ inline constexpr int64_t kPackLimit = kLeastBlockedOfValues;
 // doubles have no room there beyond 64. Larger matrices are decomposed side by side (backends/cuda/side_by_side/), by
 // pairs of blocks of side_by_side_pair_columns() columns together.
 constexpr int64_t largest_in_thread_block(DType dtype) { return dtype == DType::kC128 ? 64 : kLargestInLanes; }
-// Vectors of f64 are so from a smaller k on, where that is faster (decisions/0015). Tall matrices are not, as all their
-// rows would take part in every sweep.
-inline constexpr int64_t kLeastF64SideBySide = 121;
+// Vectors of f64, and those of matrices with m != n, are so from a smaller k on, where that is faster (decisions/0015).
+inline constexpr int64_t kLeastF64SideBySide = 113, kLeastUnequalSideBySide = 64;
 inline bool is_side_by_side(const Plan& plan) {
   const Problem& p = plan.problem;
   const int64_t k = values_per_matrix(p);
-  if (plan.decomposition != Decomposition::kSvd) return false;
+  if (plan.decomposition != Decomposition::kSvd || plan.method == Method::kBidiagonal) return false;
   if (k > largest_in_thread_block(p.dtype)) return true;
-  return p.dtype == DType::kF64 && makes_vectors(plan) && k >= kLeastF64SideBySide &&
-         2 * std::max(p.rows, p.cols) <= 3 * k;
+  if (!makes_vectors(plan)) return false;
+  if (p.rows != p.cols) return k >= kLeastUnequalSideBySide;
+  return p.dtype == DType::kF64 && k >= kLeastF64SideBySide;
 }
 constexpr int side_by_side_pair_columns(int64_t k, bool complex) { return k <= 256 || complex ? 64 : 128; }
 

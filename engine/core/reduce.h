@@ -7,7 +7,8 @@
 // therefore gets the same bits. A term is fused into its partial sum.
 //
 // tree_sum_of() has the tree for any number of terms, and +0 for a sum of zeros. So terms that are zero do not matter.
-// Nor does it matter which partial is the first: the tree is the same if all numbers are shifted modulo 8.
+// Nor does it matter which partial is the first: the tree is the same if all numbers are shifted modulo 8. It may have
+// more partials than 8, a power of two, where more threads add.
 #if defined(SVDSERVE_ENGINE_CORE_REDUCE_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SVDSERVE_ENGINE_CORE_REDUCE_H_
 #undef SVDSERVE_ENGINE_CORE_REDUCE_H_
@@ -39,18 +40,21 @@ SVD_HD Sum sum_of(int n, const Sum& zero, Add add) {
   return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
 }
 
-template <class Sum, class Add>
+template <int kPartials = 8, class Sum, class Add>
 SVD_HD Sum tree_sum_of(int n, const Sum& zero, Add add) {
-  Sum s[8];
-  SVD_UNROLL for (int p = 0; p < 8; ++p) s[p] = p < n ? add(zero, p) : zero;
-  int i = 8;
-  for (; i + 8 <= n; i += 8) {
-    SVD_UNROLL for (int p = 0; p < 8; ++p) s[p] = add(s[p], i + p);
+  Sum s[kPartials];
+  SVD_UNROLL for (int p = 0; p < kPartials; ++p) s[p] = p < n ? add(zero, p) : zero;
+  int i = kPartials;
+  for (; i + kPartials <= n; i += kPartials) {
+    SVD_UNROLL for (int p = 0; p < kPartials; ++p) s[p] = add(s[p], i + p);
   }
-  SVD_UNROLL for (int p = 0; p < 8; ++p) {
+  SVD_UNROLL for (int p = 0; p < kPartials; ++p) {
     if (i + p < n) s[p] = add(s[p], i + p);
   }
-  return (((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]))) + zero;
+  SVD_UNROLL for (int half = kPartials / 2; half > 0; half /= 2) {
+    SVD_UNROLL for (int p = 0; p < half; ++p) s[p] = s[p] + s[p + half];
+  }
+  return s[0] + zero;
 }
 
 // As sum_of(), of k terms that are sums themselves. Where k is known at run time only, the code has one add and compiles

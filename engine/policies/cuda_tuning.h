@@ -19,10 +19,10 @@ inline constexpr int kLargestFusedMatrixBytes = 6 * 6 * 8;
 
 // BIDIAGONAL in the registers of a few threads: sizes are rounded up to multiples of this. Threads for a matrix of so many
 // bytes, as few as have the registers: the scalars of a reflector are computed by each. Those of a block.
-constexpr int grid_sizes(int k) { return k < 32 ? 4 : 8; }
+constexpr int grid_sizes(int k) { return k < 32 ? 4 : k < 64 ? 8 : 16; }
 constexpr int grid_threads(int bytes, int real_bytes) {
   int threads = 4;
-  while (bytes > threads * (real_bytes == 4 ? 512 : 576)) threads *= 2;
+  while (bytes > threads * (real_bytes == 4 ? 512 : 576)) threads *= threads == 64 ? 4 : 2;
   return threads;
 }
 inline constexpr int kGridBlock = 128;

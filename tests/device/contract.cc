@@ -43,10 +43,11 @@ struct Shape {
 };
 
 const std::vector<Shape>& shapes() {
-  static const std::vector<Shape> all{
-      {33, 33, true},    {48, 48, true},     {50, 50, true},   {64, 64, true},    {65, 65, false},   {100, 100, false},
-      {128, 128, false}, {34, 33, true},     {40, 200, true},  {300, 64, false},  {90, 100, false},  {1000, 128, false},
-      {128, 700, false}, {33, 16384, false}, {125, 121, true}, {129, 129, false}, {131, 200, false}, {300, 140, false}};
+  static const std::vector<Shape> all{{33, 33, true},   {48, 48, true},     {50, 50, true},    {64, 64, true},
+                                      {65, 65, true},   {96, 96, true},     {100, 100, false}, {113, 113, true},
+                                      {128, 128, true}, {34, 33, true},     {40, 200, true},   {300, 64, false},
+                                      {90, 100, false}, {1000, 128, false}, {128, 700, false}, {33, 16384, false},
+                                      {125, 121, true}, {129, 129, false},  {131, 200, false}, {300, 140, false}};
   return all;
 }
 const std::vector<Shape>& reduced_shapes() {

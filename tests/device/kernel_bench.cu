@@ -1,7 +1,7 @@
 // Kernels on matrices that are on the GPU already, against cuSOLVER's gesvdjBatched without vectors (default tolerance)
 // on the same data. Beside them are this service's BISECTION at delta 1e-9, and the memory ceiling. That is a
 // device-to-device copy measured in the same run, and the bytes that a matrix and its values must move.
-//   device_kernel_bench            a table as CSV; M/s: million matrices a second
+//   device_kernel_bench [MxN|all [quick]]     a table as CSV; M/s: million matrices a second. quick: without the peer
 // Random normal matrices, column-major; CUDA events; warm; best of 5, each of several launches over rotating inputs.
 #include <cusolverDn.h>
 
@@ -125,9 +125,24 @@ double peer_rate(DType t, int n, int64_t count, const void* a) {
   return 0;
 }
 
+// The one that is named, MxN, or the usual ones. None: the name is no shape.
+std::vector<std::pair<int, int>> shapes_of(const std::string& name) {
+  if (name.empty() || name == "all") {
+    return {{1, 1},   {2, 2},   {3, 3},   {4, 4},   {5, 5},   {6, 6},     {7, 7},  {8, 8},  {12, 12}, {16, 16},
+            {24, 24}, {32, 32}, {48, 48}, {64, 64}, {96, 96}, {128, 128}, {64, 4}, {4, 64}, {16, 8},  {1024, 8}};
+  }
+  int m = 0, n = 0;
+  if (std::sscanf(name.c_str(), "%dx%d", &m, &n) != 2) return {};
+  return {{m, n}};
+}
+
 int main_of(int argc, char** argv) {
   const std::string only = argc > 1 ? argv[1] : "";
   const bool quick = argc > 2;  // no peers
+  if (shapes_of(only).empty()) {
+    std::fprintf(stderr, "usage: device_kernel_bench [MxN|all [quick]], for example 96x96\n");
+    return 2;
+  }
   CudaStatus status;
   const auto engine = CudaEngine::open({}, &status);
   if (engine == nullptr) {
@@ -139,12 +154,8 @@ int main_of(int argc, char** argv) {
   std::printf(
       "shape,dtype,matrices,auto M/s,jacobi M/s,bisection 1e-9 M/s,gesvdjBatched M/s,auto/gesvdj,ceiling M/s,of "
       "ceiling\n");
-  const std::pair<int, int> shapes[] = {{1, 1},   {2, 2},   {3, 3},   {4, 4},   {5, 5},   {6, 6},
-                                        {7, 7},   {8, 8},   {12, 12}, {16, 16}, {24, 24}, {32, 32},
-                                        {48, 48}, {64, 64}, {64, 4},  {4, 64},  {16, 8},  {1024, 8}};
-  for (const auto& [m, n] : shapes) {
+  for (const auto& [m, n] : shapes_of(only)) {
     const std::string label = std::to_string(m) + "x" + std::to_string(n);
-    if (!only.empty() && only != "all" && only != label) continue;
     for (const DType t : {DType::kF32, DType::kF64, DType::kC64, DType::kC128}) {
       const Problem problem{m, n, t, Order::kColumnMajor};
       const int64_t count =
@@ -161,7 +172,7 @@ int main_of(int argc, char** argv) {
       const double peer =
           !quick && m == n && n > 1 && n <= 32 ? peer_rate(t, n, std::min<int64_t>(count, 200'000), a) : 0;
       const double ceiling = copy / static_cast<double>(matrix_bytes(problem) + values_bytes(problem));
-      std::printf("%s,%s,%ld,%.1f,%.1f,%.1f,%.3f,%.1f,%.0f,%.3f\n", label.c_str(), name(t), count, ours * 1e-6,
+      std::printf("%s,%s,%ld,%.3f,%.3f,%.1f,%.3f,%.1f,%.0f,%.3f\n", label.c_str(), name(t), count, ours * 1e-6,
                   jacobi * 1e-6, bisection * 1e-6, peer * 1e-6, peer > 0 ? ours / peer : 0, ceiling * 1e-6,
                   ours / ceiling);
       std::fflush(stdout);

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <type_traits>
@@ -33,8 +34,8 @@ struct Bidiagonal {
   }
 };
 
-// Size: of scalar::bidiagonalize.
-template <class E, class Size>
+// Size: of scalar::bidiagonalize. kPartials: of its sums.
+template <class E, int kPartials = 8, class Size>
 Bidiagonal<typename E::Scalar> by_lane(const Matrix& a, Size size) {
   using L = typename E::Lane;
   const auto k = static_cast<size_t>(a.cols);
@@ -44,8 +45,8 @@ Bidiagonal<typename E::Scalar> by_lane(const Matrix& a, Size size) {
   }
   std::vector<L> exponents(k), q(k), e(k);
   Bidiagonal<typename E::Scalar> b(size);
-  b.finite = scalar::scaled_bidiagonal(scalar::Alone(), scalar::MatrixView<E>{x.data(), size}, size,
-                                       static_cast<const L*>(nullptr), exponents.data(), q.data(), e.data())
+  b.finite = scalar::scaled_bidiagonal<kPartials>(scalar::Alone(), scalar::MatrixView<E>{x.data(), size}, size,
+                                                  static_cast<const L*>(nullptr), exponents.data(), q.data(), e.data())
                  .m;
   b.exponent = exponents[0].v;
   for (size_t i = 0; i < k; ++i) b.q[i] = q[i].v;
@@ -58,15 +59,15 @@ Bidiagonal<typename E::Scalar> by_threads(const Matrix& a, uint64_t seed) {
   using T = typename E::Scalar;
   const int k = static_cast<int>(a.cols);
   Bidiagonal<T> b(k);
-  constexpr bool kTwoWarps = R * C == 64;
-  constexpr size_t kMail = static_cast<size_t>(K / R * E::kComponents);
-  std::vector<T> mail(2 * 64 * kMail);
-  FiberBlock block(kTwoWarps ? 64 : 32, seed);
+  constexpr bool kSeveralWarps = R * C >= 64;
+  constexpr size_t kThreads = static_cast<size_t>(R * C), kMail = static_cast<size_t>(K / R * E::kComponents);
+  std::vector<T> mail(2 * kThreads * kMail);
+  FiberBlock block(kSeveralWarps ? R * C : 32, seed);
   block.run([&](FiberBlock::Thread thread) {
-    using Threads = std::conditional_t<kTwoWarps, FiberPair<T, kMail>, FiberTeam<R * C>>;
+    using Threads = std::conditional_t<kSeveralWarps, FiberWarps<T, kThreads, kMail>, FiberTeam<R * C>>;
     using Algorithm = scalar::BidiagonalizeInRegisters<Threads, E, K, R, C>;
     const auto threads = [&] {
-      if constexpr (kTwoWarps) {
+      if constexpr (kSeveralWarps) {
         return Threads(thread, mail.data());
       } else {
         return Threads(thread);
@@ -105,7 +106,7 @@ class BidiagonalizeInRegisters : public testing::Test {
       E::kComplex ? (sizeof(T) == 4 ? DType::kC64 : DType::kC128) : (sizeof(T) == 4 ? DType::kF32 : DType::kF64);
 
   static void expect_same_bits(const Matrix& a, const std::string& what) {
-    const auto b = by_lane<E>(a, scalar::RuntimeSize{static_cast<int>(a.cols)});
+    const auto b = by_lane<E, std::max(8, S::R)>(a, scalar::RuntimeSize{static_cast<int>(a.cols)});
     EXPECT_EQ(b, (by_threads<E, S::K, S::R, S::C>(a, 7))) << what << " k = " << a.cols;
     if (!is_long_run()) return;
     EXPECT_EQ(b, (by_threads<E, S::K, S::R, S::C>(a, 0))) << what << " k = " << a.cols << " in order";
@@ -117,7 +118,8 @@ using Shapes =
                    Shape<Real<float>, 32, 4, 2>, Shape<Real<double>, 32, 4, 4>, Shape<Complex<double>, 32, 8, 4>,
                    Shape<Real<double>, 16, 8, 1>, Shape<Complex<float>, 12, 2, 2>, Shape<Real<double>, 20, 4, 2>,
                    Shape<Real<double>, 48, 8, 4>, Shape<Real<double>, 56, 8, 8>, Shape<Complex<float>, 64, 8, 8>,
-                   Shape<Complex<double>, 48, 8, 8>>;
+                   Shape<Complex<double>, 48, 8, 8>, Shape<Complex<double>, 64, 16, 16>,
+                   Shape<Real<float>, 80, 16, 16>>;
 TYPED_TEST_SUITE(BidiagonalizeInRegisters, Shapes);
 
 TYPED_TEST(BidiagonalizeInRegisters, HasTheBitsOfALane) {

@@ -66,7 +66,7 @@ TEST(Planner, KeepsTheProblemAndIsAFunctionOfTheRequest) {
 TEST(Planner, AutoIsBidiagonalOnACpuAndBeyondItsLimitJacobiOnAGpu) {
   for (const DType dtype : kDTypes) {
     for (int64_t k = 1; k <= kShapeLimits.max_values; ++k) {
-      const int64_t largest = dtype == DType::kC128 ? 48 : 64;
+      const int64_t largest = dtype == DType::kC128 ? 96 : 128;
       const Method method = k <= largest ? Method::kBidiagonal : Method::kJacobi;
       for (const Problem& problem :
            {Problem{k, k, dtype, Order::kRowMajor}, Problem{k, 16384, dtype, Order::kRowMajor}}) {
@@ -142,15 +142,18 @@ TEST(Planner, SideBySideOnAGpuIsWhatNoThreadBlockTakesOrTakesLonger) {
     const int64_t largest = dtype == DType::kC128 ? 64 : 128;
     for (const Vectors vectors : {Vectors::kNone, Vectors::kThin}) {
       EXPECT_FALSE(is_so(64, 64, dtype, vectors));
-      EXPECT_FALSE(is_so(400, largest, dtype, vectors));
-      EXPECT_TRUE(is_so(largest + 1, 400, dtype, vectors));
+      EXPECT_FALSE(is_so(400, 63, dtype, vectors));
+      EXPECT_TRUE(is_so(129, 400, dtype, vectors));
     }
+    EXPECT_TRUE(is_so(largest + 1, largest + 1, dtype, Vectors::kThin));
+    EXPECT_TRUE(is_so(65, 64, dtype, Vectors::kThin));
+    EXPECT_TRUE(is_so(64, 16384, dtype, Vectors::kThin));
+    EXPECT_FALSE(is_so(96, 97, dtype, Vectors::kNone));
     EXPECT_EQ(is_so(128, 128, dtype, Vectors::kThin), dtype == DType::kF64 || dtype == DType::kC128);
     EXPECT_EQ(is_so(128, 128, dtype, Vectors::kNone), dtype == DType::kC128);
   }
-  EXPECT_TRUE(is_so(181, 121, DType::kF64, Vectors::kThin));
-  EXPECT_FALSE(is_so(182, 121, DType::kF64, Vectors::kThin));
-  EXPECT_FALSE(is_so(120, 120, DType::kF64, Vectors::kThin));
+  EXPECT_TRUE(is_so(113, 113, DType::kF64, Vectors::kThin));
+  EXPECT_FALSE(is_so(112, 112, DType::kF64, Vectors::kThin));
 }
 
 TEST(Planner, EveryOutputIsThereForLargerMatrices) {

@@ -1,5 +1,5 @@
-// Householder bidiagonalization of a k x k matrix, k <= K, in the registers of a few threads of one or two warps. It is
-// the algorithm of lanes/bidiagonalize.h, bit for bit.
+// Householder bidiagonalization of a k x k matrix, k <= K, in the registers of a few threads, or of a block's. It is the
+// algorithm of lanes/bidiagonalize.h, bit for bit.
 //
 //   in:   A, scaled; q(j, x) and e(j, x) get |b_jj|^2 and |b_{j,j+1}|^2, in every thread
 //
@@ -9,12 +9,12 @@
 //   u = A(:, j) from the threads of its column; g u^H A(:, m): sums along the rows of the grid; A(:, m) -= u w
 //   v = A(j, :) from the threads of its row; g A(l, :) conj(v): sums along its columns; A(l, :) -= w v^T
 //
-// The R threads of a column of the grid are neighbours in a warp. Columns may be in two warps, so what goes along a row of
+// The R threads of a column of the grid are neighbours in a warp. Columns may be in several, so what goes along a row of
 // the grid is told for all rows of a thread at once.
 // Numbers of rows and columns that are done are zero in u and v. A stage of C steps has its pivots at a place known to
 // the compiler, m = l C / R. The code of a step is there once a stage, with the loops as long as the stage needs.
-// Sums are trees (core/reduce.h). A thread has whole partials of each, since R and C divide 8, and the tree begins in
-// the thread. Where partials begin does not matter, so they are those of absolute rows and columns.
+// Sums are trees of 8 partials, with R = 16 of 16 (core/reduce.h). A thread has whole partials of each, and the tree
+// begins in the thread. Where partials begin does not matter, so they are those of absolute rows and columns.
 //
 // Shared memory held the matrix before. There a step reads four numbers and writes two for each element, and 8 threads
 // repeat each reflector. Cost for each thread and step: 4 K^2 / (R C) fused operations at most, the scalars of two
@@ -38,7 +38,9 @@ SVD_KERNEL_BEGIN
 template <class Threads, class E, int K, int R, int C>
 class BidiagonalizeInRegisters {
  public:
-  static_assert(8 % R == 0 && R % C == 0 && K % R == 0);
+  static_assert(R % C == 0 && K % R == 0);
+  static constexpr int kPartials = R > 8 ? R : 8;  // of a sum
+  static_assert(kPartials % R == 0);
   static constexpr int kThreads = R * C, kRows = K / R, kCols = K / C;
   using L = typename E::Lane;
   using T = typename E::Scalar;
@@ -152,11 +154,11 @@ class BidiagonalizeInRegisters {
   // This thread's part of a sum along a grid of kGroups: the terms kFirst .. kLast - 1 of its own.
   template <int kGroups, int kFirst, int kLast, class Sum, class Add>
   SVD_HD static Sum in_thread(const Sum& zero, Add add) {
-    constexpr int kPartials = 8 / kGroups;
-    Sum s[kPartials];
-    SVD_UNROLL for (int p = 0; p < kPartials; ++p) s[p] = zero;
-    SVD_UNROLL for (int x = kFirst; x < kLast; ++x) s[x % kPartials] = add(s[x % kPartials], x);
-    SVD_UNROLL for (int half = kPartials / 2; half > 0; half /= 2) {
+    constexpr int kOwn = kPartials / kGroups;
+    Sum s[kOwn];
+    SVD_UNROLL for (int p = 0; p < kOwn; ++p) s[p] = zero;
+    SVD_UNROLL for (int x = kFirst; x < kLast; ++x) s[x % kOwn] = add(s[x % kOwn], x);
+    SVD_UNROLL for (int half = kOwn / 2; half > 0; half /= 2) {
       SVD_UNROLL for (int p = 0; p < half; ++p) s[p] = s[p] + s[p + half];
     }
     return s[0];

@@ -12,7 +12,8 @@
 // other.
 //
 // Where a thread of a GPU cannot hold A, threads share it (blocks/bidiagonalize_in_registers.h). Sums are trees there,
-// whatever their number of terms, so that their order does not depend on which thread has which term.
+// whatever their number of terms, so that their order does not depend on which thread has which term. kPartials: of the
+// trees.
 //
 // Cost: 8/3 k^3 flops real (4 x complex), 2k - 3 reflectors.
 //
@@ -38,7 +39,7 @@ SVD_HD constexpr bool fits_one_thread(int k) {
 }
 
 // The sums of the reflectors of a k x k matrix.
-template <class E, class Size>
+template <class E, class Size, int kPartials>
 struct BidiagonalSums {
   using Lane = typename E::Lane;
   Size k;
@@ -46,7 +47,7 @@ struct BidiagonalSums {
   template <class Sum, class Add>
   SVD_HD Sum sum(int n, const Sum& zero, Add add) const {
     if (fits_one_thread<E>(k)) return sum_of(n, zero, add);
-    return tree_sum_of(n, zero, add);
+    return tree_sum_of<kPartials>(n, zero, add);
   }
   // x(0) .. x(n - 1), y(0) .. y(n - 1): elements.
   template <class Get>
@@ -59,11 +60,11 @@ struct BidiagonalSums {
   }
 };
 
-template <class Team, class A, class Size>
+template <int kPartials = 8, class Team, class A, class Size>
 SVD_HD void bidiagonalize(const Team& team, A a, Size k, typename A::Element::Lane* q, typename A::Element::Lane* e) {
   using E = typename A::Element;
   using Lane = typename E::Lane;
-  const BidiagonalSums<E, Size> sums{k};
+  const BidiagonalSums<E, Size, kPartials> sums{k};
   SVD_UNROLL for (int j = 0; j < k - 1; ++j) {
     // From the left, u = A(j:, j): A(j:, c) -= u (g u^H A(j:, c)).
     const auto u = [&](int i) SVD_LAMBDA { return a(j + i, j); };

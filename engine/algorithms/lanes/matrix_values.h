@@ -61,11 +61,11 @@ SVD_HD typename Lane::Mask scale_matrix(const Team& team, A a, Size k, const Lan
 }
 
 // BIDIAGONAL and BISECTION as far as the bidiagonal matrix. All exponents are the same. Returns as scale_matrix().
-template <class Team, class A, class Lane, class Size>
+template <int kPartials = 8, class Team, class A, class Lane, class Size>
 SVD_HD typename Lane::Mask scaled_bidiagonal(const Team& team, A a, Size k, const Lane* given, Lane* exponents, Lane* q,
                                              Lane* e) {
   const auto finite = scale_matrix<false>(team, a, k, given, exponents);
-  bidiagonalize(team, a, k, q, e);
+  bidiagonalize<kPartials>(team, a, k, q, e);
   return finite;
 }
 

@@ -36,11 +36,11 @@ class FiberTeam {
   FiberBlock::Thread thread_;
 };
 
-// A thread of two warps, which exchange arrays through `mail`, of 2 kMail numbers for each.
-template <class T, size_t kMail>
-class FiberPair {
+// A thread of several warps, which exchange arrays through `mail`, of 2 kMail numbers for each.
+template <class T, size_t kThreads, size_t kMail>
+class FiberWarps {
  public:
-  FiberPair(const FiberBlock::Thread& thread, T* mail) : thread_(thread), mail_(mail) {}
+  FiberWarps(const FiberBlock::Thread& thread, T* mail) : thread_(thread), mail_(mail) {}
   int index() const { return thread_.index(); }
   T from_lane(T x, int lane) const { return thread_.from_lane(x, lane % 32); }
   T exchanged(T x, int distance) const { return thread_.exchanged(x, distance); }
@@ -55,8 +55,8 @@ class FiberPair {
   template <size_t n>
   void take_all(T (&x)[n], int thread) {
     static_assert(n <= kMail);
-    T* const own = mail_ + (turn_ * 64 + static_cast<size_t>(index())) * kMail;
-    const T* const from = mail_ + (turn_ * 64 + static_cast<size_t>(thread)) * kMail;
+    T* const own = mail_ + (turn_ * kThreads + static_cast<size_t>(index())) * kMail;
+    const T* const from = mail_ + (turn_ * kThreads + static_cast<size_t>(thread)) * kMail;
     for (size_t i = 0; i < n; ++i) own[i] = x[i];
     thread_.sync();
     for (size_t i = 0; i < n; ++i) x[i] = from[i];

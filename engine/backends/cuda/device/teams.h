@@ -67,14 +67,14 @@ class WarpPart {
   }
 };
 
-// A thread block of two warps. Arrays go from one to the other through `mail`, 2 kMail numbers for each thread in shared
+// A thread block of several warps. Arrays go from one to another through `mail`, 2 kMail numbers for each thread in shared
 // memory. kMail: the longest array.
-template <class T, int kMail>
-class TwoWarps {
+template <class T, int kThreads, int kMail>
+class SeveralWarps {
  public:
-  __device__ explicit TwoWarps(T* mail) : mail_(mail) {}
+  __device__ explicit SeveralWarps(T* mail) : mail_(mail) {}
   __device__ __forceinline__ int index() const { return static_cast<int>(threadIdx.x); }
-  static constexpr int count() { return 64; }
+  static constexpr int count() { return kThreads; }
   __device__ __forceinline__ T from_lane(T x, int lane) const { return __shfl_sync(~0u, x, lane % 32); }
   __device__ __forceinline__ T exchanged(T x, int distance) const { return __shfl_xor_sync(~0u, x, distance); }
   template <int n>
@@ -96,17 +96,17 @@ class TwoWarps {
   template <int n>
   __device__ __forceinline__ void post(const T (&x)[n]) {
     static_assert(n <= kMail);
-    SVD_UNROLL for (int i = 0; i < n; ++i) mail_[turn_ + i * 64 + index()] = x[i];
+    SVD_UNROLL for (int i = 0; i < n; ++i) mail_[turn_ + i * kThreads + index()] = x[i];
   }
   // The next post goes to the other half: this one is read until all have posted the next.
   template <int n>
   __device__ __forceinline__ void read(T (&x)[n], int thread) {
     __syncthreads();
-    SVD_UNROLL for (int i = 0; i < n; ++i) x[i] = mail_[turn_ + i * 64 + thread];
+    SVD_UNROLL for (int i = 0; i < n; ++i) x[i] = mail_[turn_ + i * kThreads + thread];
     turn_ = kHalf - turn_;
   }
 
-  static constexpr int kHalf = 64 * kMail;
+  static constexpr int kHalf = kThreads * kMail;
   T* mail_;
   int turn_ = 0;
 };

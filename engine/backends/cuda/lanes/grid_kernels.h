@@ -14,21 +14,22 @@
 
 namespace svdserve::cuda {
 
-// The threads of a k x k matrix, k <= K: some of a warp, or two warps, which are a block.
+// The threads of a k x k matrix, k <= K: some of a warp, or two or eight warps, which are a block.
 template <class E, int K>
 struct BidiagonalGrid {
   using T = typename E::Scalar;
   static constexpr int kThreads = grid_threads(K * K * static_cast<int>(sizeof(E)), sizeof(T));
-  static constexpr int R = kThreads >= 32 ? 8 : kThreads >= 8 ? 4 : 2, C = kThreads / R;
-  static constexpr bool kFits = K % R == 0 && kThreads <= 64;  // else a matrix takes the next K
-  static constexpr int kBlock = kThreads == 64 ? 64 : kGridBlock, kTeams = kBlock / kThreads;
-  static constexpr int kMail = kThreads == 64 ? K / R * E::kComponents : 0;
-  using Threads = std::conditional_t<kThreads == 64, TwoWarps<T, kMail>, WarpPart<kThreads % 64>>;
+  static constexpr bool kIsBlock = kThreads >= 64;
+  static constexpr int R = kThreads == 256 ? 16 : kThreads >= 32 ? 8 : kThreads >= 8 ? 4 : 2, C = kThreads / R;
+  static constexpr bool kFits = K % R == 0 && kThreads <= 256;  // else a matrix takes the next K
+  static constexpr int kBlock = kIsBlock ? kThreads : kGridBlock, kTeams = kBlock / kThreads;
+  static constexpr int kMail = kIsBlock ? K / R * E::kComponents : 0;
+  using Threads = std::conditional_t<kIsBlock, SeveralWarps<T, kThreads, kMail>, WarpPart<kIsBlock ? 32 : kThreads>>;
   using Algorithm = scalar::BidiagonalizeInRegisters<Threads, E, K, R, C>;
 
   static __device__ __forceinline__ Threads threads() {
-    if constexpr (kThreads == 64) {
-      __shared__ T mail[2 * 64 * kMail];
+    if constexpr (kIsBlock) {
+      __shared__ T mail[2 * kThreads * kMail];
       return Threads(mail);
     } else {
       return {};

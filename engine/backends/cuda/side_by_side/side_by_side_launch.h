@@ -1,5 +1,5 @@
-// Matrices that no thread block has room for (is_side_by_side() in planner.h), to k = 512: U, S, V of many at once. The
-// launcher of an element type calls these functions.
+// Matrices that no thread block has room for, or takes longer (is_side_by_side() in planner.h), to k = 512: U, S, V of
+// many at once. The launcher of an element type calls these functions.
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_SIDE_BY_SIDE_SIDE_BY_SIDE_LAUNCH_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_SIDE_BY_SIDE_SIDE_BY_SIDE_LAUNCH_H_
 
