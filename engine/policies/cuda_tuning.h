@@ -1,4 +1,4 @@
-// Tuning values of the CUDA back end. Speed alone: no value here changes a bit of a result.
+// Tuning values of the CUDA back end. Speed alone: no value here changes a bit of a result up to kLargestReproducible.
 #ifndef SVDSERVE_ENGINE_POLICIES_CUDA_TUNING_H_
 #define SVDSERVE_ENGINE_POLICIES_CUDA_TUNING_H_
 
@@ -18,7 +18,8 @@ constexpr int largest_register_dqds(int real_bytes) { return real_bytes == 4 ? 8
 inline constexpr int kLargestFusedMatrixBytes = 6 * 6 * 8;
 
 // BIDIAGONAL in the registers of a few threads: sizes are rounded up to multiples of this. Threads for a matrix of so many
-// bytes, as few as have the registers: the scalars of a reflector are computed by each. Those of a block.
+// bytes, as few as have the registers: the scalars of a reflector are computed by each. Sums of 256 threads have other
+// trees, and other bits (decisions/0019). Those of a block.
 constexpr int grid_sizes(int k) { return k < 32 ? 4 : k < 64 ? 8 : 16; }
 constexpr int grid_threads(int bytes, int real_bytes) {
   int threads = 4;

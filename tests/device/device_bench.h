@@ -8,6 +8,9 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace svdserve::device_bench {
 
@@ -84,6 +87,15 @@ inline void* normal_on_device(bool single, size_t bytes) {
   }
   check(cudaDeviceSynchronize(), "normal numbers");
   return a;
+}
+
+// The shape that is named, MxN, or the usual ones of "all" and of no name. None: the name is no shape.
+using Shapes = std::vector<std::pair<int, int>>;
+inline Shapes shapes_of(const std::string& name, const Shapes& usual) {
+  if (name.empty() || name == "all") return usual;
+  int m = 0, n = 0;
+  if (std::sscanf(name.c_str(), "%dx%d", &m, &n) != 2) return {};
+  return {{m, n}};
 }
 
 }  // namespace svdserve::device_bench

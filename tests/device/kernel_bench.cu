@@ -125,21 +125,15 @@ double peer_rate(DType t, int n, int64_t count, const void* a) {
   return 0;
 }
 
-// The one that is named, MxN, or the usual ones. None: the name is no shape.
-std::vector<std::pair<int, int>> shapes_of(const std::string& name) {
-  if (name.empty() || name == "all") {
-    return {{1, 1},   {2, 2},   {3, 3},   {4, 4},   {5, 5},   {6, 6},     {7, 7},  {8, 8},  {12, 12}, {16, 16},
-            {24, 24}, {32, 32}, {48, 48}, {64, 64}, {96, 96}, {128, 128}, {64, 4}, {4, 64}, {16, 8},  {1024, 8}};
-  }
-  int m = 0, n = 0;
-  if (std::sscanf(name.c_str(), "%dx%d", &m, &n) != 2) return {};
-  return {{m, n}};
-}
+const Shapes kUsualShapes = {{1, 1},   {2, 2},     {3, 3},   {4, 4},   {5, 5},   {6, 6},   {7, 7},
+                             {8, 8},   {12, 12},   {16, 16}, {24, 24}, {32, 32}, {48, 48}, {64, 64},
+                             {96, 96}, {128, 128}, {64, 4},  {4, 64},  {16, 8},  {1024, 8}};
 
 int main_of(int argc, char** argv) {
   const std::string only = argc > 1 ? argv[1] : "";
   const bool quick = argc > 2;  // no peers
-  if (shapes_of(only).empty()) {
+  const Shapes shapes = shapes_of(only, kUsualShapes);
+  if (shapes.empty()) {
     std::fprintf(stderr, "usage: device_kernel_bench [MxN|all [quick]], for example 96x96\n");
     return 2;
   }
@@ -154,7 +148,7 @@ int main_of(int argc, char** argv) {
   std::printf(
       "shape,dtype,matrices,auto M/s,jacobi M/s,bisection 1e-9 M/s,gesvdjBatched M/s,auto/gesvdj,ceiling M/s,of "
       "ceiling\n");
-  for (const auto& [m, n] : shapes_of(only)) {
+  for (const auto& [m, n] : shapes) {
     const std::string label = std::to_string(m) + "x" + std::to_string(n);
     for (const DType t : {DType::kF32, DType::kF64, DType::kC64, DType::kC128}) {
       const Problem problem{m, n, t, Order::kColumnMajor};

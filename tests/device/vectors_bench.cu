@@ -149,21 +149,15 @@ PeerRates peer_rates(DType t, int m, int n, int count, const void* a) {
   return {};
 }
 
-// The one that is named, MxN, or the usual ones. None: the name is no shape.
-std::vector<std::pair<int, int>> shapes_of(const std::string& name) {
-  if (name.empty() || name == "all") {
-    return {{2, 2},   {3, 3},    {4, 4},   {6, 6},    {8, 8},     {16, 16},   {24, 24},   {32, 32},  {4, 64},
-            {64, 16}, {256, 32}, {64, 64}, {64, 128}, {128, 128}, {128, 256}, {256, 256}, {512, 512}};
-  }
-  int m = 0, n = 0;
-  if (std::sscanf(name.c_str(), "%dx%d", &m, &n) != 2) return {};
-  return {{m, n}};
-}
+const Shapes kUsualShapes = {{2, 2},    {3, 3},     {4, 4},     {6, 6},     {8, 8},    {16, 16},
+                             {24, 24},  {32, 32},   {4, 64},    {64, 16},   {256, 32}, {64, 64},
+                             {64, 128}, {128, 128}, {128, 256}, {256, 256}, {512, 512}};
 
 int main_of(int argc, char** argv) {
   const std::string only = argc > 1 ? argv[1] : "";
   const bool quick = argc > 2;  // no peers
-  if (shapes_of(only).empty()) {
+  const Shapes shapes = shapes_of(only, kUsualShapes);
+  if (shapes.empty()) {
     std::fprintf(stderr, "usage: device_vectors_bench [MxN|all [quick]], for example 120x120\n");
     return 2;
   }
@@ -178,7 +172,7 @@ int main_of(int argc, char** argv) {
   std::printf(
       "shape,dtype,matrices,ours M/s,gesvdjBatched M/s,gesvdaStridedBatched M/s,ours/best peer,ceiling M/s,of "
       "ceiling\n");
-  for (const auto& [m, n] : shapes_of(only)) {
+  for (const auto& [m, n] : shapes) {
     const std::string label = std::to_string(m) + "x" + std::to_string(n);
     for (const DType t : {DType::kF32, DType::kF64, DType::kC64, DType::kC128}) {
       const Problem problem{m, n, t, Order::kColumnMajor};
