@@ -43,8 +43,6 @@ inline constexpr int kLargestWithoutFloor = 16;
 inline constexpr int kLargestTridiagonal = 4;
 // The largest order of Hermitian matrices of a batch.
 inline constexpr int64_t kLargestHermitian = 128;
-// On a GPU, k > kLargestReproducible: threads of a block that reduces or expands a tall matrix.
-inline constexpr int kBlockQrThreads = 256;
 // The largest order of general matrices of a batch.
 inline constexpr int64_t kLargestGeneral = kLargestReproducible;
 // QR of general matrices: a residual of more than this, in units of k u |A|_F, was lost by balancing, and the matrix is
@@ -92,16 +90,16 @@ inline constexpr int64_t kPackLimit = kLeastBlockedOfValues;
 // doubles have no room there beyond 64. Larger matrices are decomposed side by side (backends/cuda/side_by_side/), by
 // pairs of blocks of side_by_side_pair_columns() columns together.
 constexpr int64_t largest_in_thread_block(DType dtype) { return dtype == DType::kC128 ? 64 : kLargestInLanes; }
-// Vectors of f64, and those of matrices with m != n, are so from a smaller k on, where that is faster (decisions/0015).
-inline constexpr int64_t kLeastF64SideBySide = 113, kLeastUnequalSideBySide = 64;
+// Vectors of f64 are so from a smaller k on where that is faster: by whole blocks of 32 columns (decisions/0015).
+constexpr bool is_faster_side_by_side(DType dtype, int64_t k) {
+  return dtype == DType::kF64 && ((k > 80 && k <= 96) || k > 112);
+}
 inline bool is_side_by_side(const Plan& plan) {
   const Problem& p = plan.problem;
   const int64_t k = values_per_matrix(p);
   if (plan.decomposition != Decomposition::kSvd || plan.method == Method::kBidiagonal) return false;
   if (k > largest_in_thread_block(p.dtype)) return true;
-  if (!makes_vectors(plan)) return false;
-  if (p.rows != p.cols) return k >= kLeastUnequalSideBySide;
-  return p.dtype == DType::kF64 && k >= kLeastF64SideBySide;
+  return makes_vectors(plan) && is_faster_side_by_side(p.dtype, k);
 }
 constexpr int side_by_side_pair_columns(int64_t k, bool complex) { return k <= 256 || complex ? 64 : 128; }
 

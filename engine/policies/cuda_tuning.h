@@ -67,6 +67,8 @@ constexpr int largest_of_small_team(bool complex, int real_bytes) { return compl
 
 // k > 32: blocks that have workspace for columns that neither registers nor shared memory hold.
 inline constexpr int64_t kWorkspaceBlocks = 264;
+// Blocks of the QR of a tall matrix that should share a multiprocessor. The elements of c128 take twice the registers.
+constexpr int block_qr_blocks(int element_bytes) { return element_bytes == 16 ? 2 : 4; }
 
 // Matrices side by side: about so many bytes of workspace for those that are decomposed at once.
 inline constexpr int64_t kSideBySideBytes = int64_t{2} << 30;

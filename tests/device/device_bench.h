@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -89,13 +90,18 @@ inline void* normal_on_device(bool single, size_t bytes) {
   return a;
 }
 
-// The shape that is named, MxN, or the usual ones of "all" and of no name. None: the name is no shape.
+// The shapes that are named, "MxN,MxN", or the usual ones of "all" and of no name. None: a name is no shape.
 using Shapes = std::vector<std::pair<int, int>>;
-inline Shapes shapes_of(const std::string& name, const Shapes& usual) {
-  if (name.empty() || name == "all") return usual;
-  int m = 0, n = 0;
-  if (std::sscanf(name.c_str(), "%dx%d", &m, &n) != 2) return {};
-  return {{m, n}};
+inline Shapes shapes_of(const std::string& names, const Shapes& usual) {
+  if (names.empty() || names == "all") return usual;
+  Shapes shapes;
+  std::istringstream words(names);
+  for (std::string name; std::getline(words, name, ',');) {
+    int m = 0, n = 0;
+    if (std::sscanf(name.c_str(), "%dx%d", &m, &n) != 2) return {};
+    shapes.emplace_back(m, n);
+  }
+  return shapes;
 }
 
 }  // namespace svdserve::device_bench

@@ -125,16 +125,16 @@ double peer_rate(DType t, int n, int64_t count, const void* a) {
   return 0;
 }
 
-const Shapes kUsualShapes = {{1, 1},   {2, 2},     {3, 3},   {4, 4},   {5, 5},   {6, 6},   {7, 7},
-                             {8, 8},   {12, 12},   {16, 16}, {24, 24}, {32, 32}, {48, 48}, {64, 64},
-                             {96, 96}, {128, 128}, {64, 4},  {4, 64},  {16, 8},  {1024, 8}};
+const Shapes kUsualShapes = {{1, 1},   {2, 2},   {3, 3},   {4, 4},    {5, 5},    {6, 6},    {7, 7},   {8, 8},
+                             {12, 12}, {16, 16}, {24, 24}, {32, 32},  {48, 48},  {64, 64},  {96, 96}, {128, 128},
+                             {64, 4},  {4, 64},  {16, 8},  {1024, 8}, {64, 128}, {128, 256}};
 
 int main_of(int argc, char** argv) {
   const std::string only = argc > 1 ? argv[1] : "";
   const bool quick = argc > 2;  // no peers
   const Shapes shapes = shapes_of(only, kUsualShapes);
   if (shapes.empty()) {
-    std::fprintf(stderr, "usage: device_kernel_bench [MxN|all [quick]], for example 96x96\n");
+    std::fprintf(stderr, "usage: device_kernel_bench [MxN,..|all [quick]], for example 96x96,64x128\n");
     return 2;
   }
   CudaStatus status;

@@ -158,7 +158,7 @@ int main_of(int argc, char** argv) {
   const bool quick = argc > 2;  // no peers
   const Shapes shapes = shapes_of(only, kUsualShapes);
   if (shapes.empty()) {
-    std::fprintf(stderr, "usage: device_vectors_bench [MxN|all [quick]], for example 120x120\n");
+    std::fprintf(stderr, "usage: device_vectors_bench [MxN,..|all [quick]], for example 120x120,48x96\n");
     return 2;
   }
   CudaStatus status;

@@ -1,5 +1,5 @@
-// QR by a thread block (algorithms/blocks/block_qr.h), the source that a GPU runs, on fibers. R has the singular values
-// of A, Q R is A and Q orthonormal, and the order of the threads changes no bit.
+// QR by a thread block (algorithms/blocks/block_qr.h), the source that a GPU runs, on fibers. R is a triangle, Q R is A
+// and Q orthonormal, and the order of the threads changes no bit.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -38,27 +38,35 @@ struct Factors {
 
 // R, and Q as Q times the identity.
 template <class E>
-Factors<E> factorize(const Matrix& a, const std::vector<typename E::Scalar>& exponents, bool by_rows, uint64_t seed) {
+Factors<E> factorize(const Matrix& a, const std::vector<typename E::Scalar>& exponents, uint64_t seed) {
   using L = typename E::Lane;
-  const int rows = static_cast<int>(a.rows), k = static_cast<int>(a.cols);
+  using Shape = scalar::BlockQrShape<E>;
+  const int rows = static_cast<int>(a.rows), k = static_cast<int>(a.cols), steps = Shape::tiles(rows) * k;
   Factors<E> f{std::vector<E>(size(k * k)), std::vector<E>(size(rows * k))};
-  std::vector<E> factor(size(rows * k)), identity(size(k * k), scalar::zero_element<E>());
-  std::vector<L> g(size(k));
+  std::vector<E> mail(size(Shape::mail(k))), u(size(steps * Shape::kHeight)), heads(size(steps));
+  std::vector<E> identity(size(k * k), scalar::zero_element<E>());
+  std::vector<L> g(size(steps));
   for (int j = 0; j < k; ++j) identity[size(j * k + j)].re = L(1);
-  FiberBlock block(64, seed);
-  const scalar::BlockFactor<E> memory{factor.data(), g.data(), rows, k};
-  block.run([&](FiberBlock::Thread thread) {
-    const scalar::BlockQr<FiberBlock::Thread, E> qr(thread, memory);
-    qr.reduce([&](int i, int j) { return element<E>(a.at(i, j)); }, by_rows, exponents.data(), f.r.data());
-    thread.sync();
-    qr.expand(
-        identity.data(), k, [&](int c) { return f.q.data() + c; }, k, [](const E& x) { return x; });
+  const auto with_qr = [&](const scalar::BlockFactor<E>& factor, auto call) {
+    FiberBlock(Shape::threads(k), seed).run([&](FiberBlock::Thread thread) {
+      call(scalar::BlockQr<FiberBlock::Thread, E>(thread, mail.data(), rows, k, factor));
+    });
+  };
+  const auto source = [&](int i, int j) { return element<E>(a.at(i, j)); };
+  const scalar::BlockFactor<E> factor{u.data(), heads.data(), g.data()};
+  with_qr(factor, [&](const auto& qr) { qr.reduce(source, exponents.data(), f.r.data()); });
+  with_qr(factor, [&](const auto& qr) {
+    qr.expand(identity.data(), k, [&](int i, int c, const E& x) { f.q[size(i * k + c)] = x; });
   });
+  // Factors that nobody keeps change nothing.
+  std::vector<E> r(f.r.size());
+  with_qr({}, [&](const auto& qr) { qr.reduce(source, exponents.data(), r.data()); });
+  EXPECT_EQ(0, std::memcmp(r.data(), f.r.data(), r.size() * sizeof(E)));
   return f;
 }
 
 template <class E>
-void test_large(Kind kind, DType dtype, int rows, int k) {
+void test_factors(Kind kind, DType dtype, int rows, int k) {
   using T = typename E::Scalar;
   const std::string where = std::string(name(dtype)) + " " + name(kind) + " " + std::to_string(rows);
   const Matrix a = generate(kind, dtype, rows, k, 3);
@@ -70,9 +78,8 @@ void test_large(Kind kind, DType dtype, int rows, int k) {
     }
     if (largest > 0) exponents[size(j)] = static_cast<T>(std::ilogb(largest));
   }
-  const Factors<E> f = factorize<E>(a, exponents, true, 0);
-  EXPECT_TRUE(f.same(factorize<E>(a, exponents, true, 5))) << where;
-  EXPECT_TRUE(f.same(factorize<E>(a, exponents, false, 9))) << where;
+  const Factors<E> f = factorize<E>(a, exponents, 0);
+  EXPECT_TRUE(f.same(factorize<E>(a, exponents, 5))) << where;
   const long double u = real_type(dtype).unit_roundoff, bound = 10 * rows * u;
   for (int j = 0; j < k; ++j) {
     long double error = 0, length = 0, dependence = 0;
@@ -100,9 +107,11 @@ template <class E>
 void test_kinds(DType dtype) {
   for (const Kind kind : {Kind::kNormal, Kind::kGradedRows, Kind::kGradedColumns, Kind::kLowRank, Kind::kZero,
                           Kind::kDuplicates, Kind::kHuge, Kind::kTiny}) {
-    for (const int rows : {6, 33, 70}) test_large<E>(kind, dtype, rows, 5);
+    test_factors<E>(kind, dtype, 6, 5);
+    test_factors<E>(kind, dtype, 70, 9);
   }
-  test_large<E>(Kind::kNormal, dtype, 90, 40);  // more columns than a warp has threads
+  test_factors<E>(Kind::kNormal, dtype, 97, 35);   // a last tile of one row
+  test_factors<E>(Kind::kLowRank, dtype, 75, 66);  // more rows of R than a tile has
 }
 
 TEST(BlockQr, FactorsAreTheMatrix) {
@@ -110,12 +119,13 @@ TEST(BlockQr, FactorsAreTheMatrix) {
   test_kinds<Real<double>>(DType::kF64);
   test_kinds<Complex<float>>(DType::kC64);
   test_kinds<Complex<double>>(DType::kC128);
+  test_factors<Real<float>>(Kind::kNormal, DType::kF32, 130, 128);  // all threads
 }
 
 TEST(BlockQr, WhatIsNotFiniteIsMarked) {
   const Matrix a = generate(Kind::kNormal, DType::kF64, 9, 4, 1);
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  const auto f = factorize<Real<double>>(a, {nan, nan, nan, nan}, true, 0);
+  const auto f = factorize<Real<double>>(a, {nan, nan, nan, nan}, 0);
   EXPECT_TRUE(std::isnan(f.r[0].re.v));
 }
 

@@ -142,18 +142,20 @@ TEST(Planner, SideBySideOnAGpuIsWhatNoThreadBlockTakesOrTakesLonger) {
     const int64_t largest = dtype == DType::kC128 ? 64 : 128;
     for (const Vectors vectors : {Vectors::kNone, Vectors::kThin}) {
       EXPECT_FALSE(is_so(64, 64, dtype, vectors));
-      EXPECT_FALSE(is_so(400, 63, dtype, vectors));
+      EXPECT_FALSE(is_so(64, 16384, dtype, vectors));
       EXPECT_TRUE(is_so(129, 400, dtype, vectors));
     }
     EXPECT_TRUE(is_so(largest + 1, largest + 1, dtype, Vectors::kThin));
-    EXPECT_TRUE(is_so(65, 64, dtype, Vectors::kThin));
-    EXPECT_TRUE(is_so(64, 16384, dtype, Vectors::kThin));
     EXPECT_FALSE(is_so(96, 97, dtype, Vectors::kNone));
     EXPECT_EQ(is_so(128, 128, dtype, Vectors::kThin), dtype == DType::kF64 || dtype == DType::kC128);
     EXPECT_EQ(is_so(128, 128, dtype, Vectors::kNone), dtype == DType::kC128);
   }
-  EXPECT_TRUE(is_so(113, 113, DType::kF64, Vectors::kThin));
-  EXPECT_FALSE(is_so(112, 112, DType::kF64, Vectors::kThin));
+  for (const auto& [k, expected] :
+       {std::pair{80, false}, {81, true}, {96, true}, {97, false}, {112, false}, {113, true}}) {
+    EXPECT_EQ(is_so(k, k, DType::kF64, Vectors::kThin), expected) << k;
+    EXPECT_EQ(is_so(k, 300, DType::kF64, Vectors::kThin), expected) << k;
+    EXPECT_FALSE(is_so(k, k, DType::kC64, Vectors::kThin));
+  }
 }
 
 TEST(Planner, EveryOutputIsThereForLargerMatrices) {

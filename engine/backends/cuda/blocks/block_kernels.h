@@ -97,35 +97,45 @@ __global__ void __launch_bounds__(PlacedShapeOf<E, kLarge, kParts>::kThreads, Pl
   }
 }
 
-template <class E>
-__device__ __forceinline__ scalar::BlockFactor<E> block_factor(const TallCall<typename E::Scalar>& call, int64_t m) {
+// The QR of matrix m by this block. f(qr).
+template <class E, class F>
+__device__ __forceinline__ void with_block_qr(const TallCall<typename E::Scalar>& call, int64_t m, F f) {
   using L = typename E::Lane;
-  const int rows = static_cast<int>(call.long_side);
-  return {reinterpret_cast<E*>(call.factors) + m * rows * call.k, reinterpret_cast<L*>(call.g) + m * call.k, rows,
-          call.k};
+  using Shape = scalar::BlockQrShape<E>;
+  // Numbers, since elements have constructors.
+  __shared__ __align__(16) typename E::Scalar mail[Shape::mail(kLargestInLanes) * E::kComponents];
+  const int rows = static_cast<int>(call.long_side), k = call.k, steps = Shape::tiles(rows) * k;
+  E* const u = reinterpret_cast<E*>(call.factors);
+  const scalar::BlockFactor<E> factor{u == nullptr ? nullptr : u + m * steps * Shape::kHeight,
+                                      reinterpret_cast<E*>(call.heads) + m * steps,
+                                      reinterpret_cast<L*>(call.g) + m * steps};
+  f(scalar::BlockQr<BlockThreads, E>(BlockThreads(), reinterpret_cast<E*>(mail), rows, k, factor));
 }
 
 template <class E>
-__global__ void __launch_bounds__(kBlockQrThreads) block_reduce_kernel(const TallCall<typename E::Scalar> call) {
+__global__ void __launch_bounds__(scalar::BlockQrShape<E>::threads(kLargestInLanes), block_qr_blocks(sizeof(E)))
+    block_reduce_kernel(const TallCall<typename E::Scalar> call) {
   const int64_t m = blockIdx.x;
   const int k = call.k;
-  const scalar::BlockQr<BlockThreads, E> qr(BlockThreads(), block_factor<E>(call, m));
   const E* const a = reinterpret_cast<const E*>(call.a) + m * call.long_side * k;
-  const auto source = [&](int i, int j) { return a[i * call.row_stride + j * call.col_stride]; };
-  qr.reduce(source, call.col_stride == 1, call.exponents + m * k, reinterpret_cast<E*>(call.triangles) + m * k * k);
+  const auto source = [&](int i, int j) { return load_element(a + i * call.row_stride + j * call.col_stride); };
+  with_block_qr<E>(call, m, [&](const auto& qr) {
+    qr.reduce(source, call.exponents + m * k, reinterpret_cast<E*>(call.triangles) + m * k * k);
+  });
 }
 
 template <class E>
-__global__ void __launch_bounds__(kBlockQrThreads)
+__global__ void __launch_bounds__(scalar::BlockQrShape<E>::threads(kLargestInLanes), block_qr_blocks(sizeof(E)))
     block_expand_kernel(const TallCall<typename E::Scalar> call, const Columns<E> to, int columns) {
   const int64_t m = blockIdx.x;
   const int k = call.k;
-  const scalar::BlockQr<BlockThreads, E> qr(BlockThreads(), block_factor<E>(call, m));
   E* const x = to.data + m * to.matrix_stride;
   const bool finite = call.exponents[m * k] == call.exponents[m * k];
-  qr.expand(
-      reinterpret_cast<const E*>(call.triangles) + m * k * k, columns, [&](int c) { return x + c * to.col_stride; },
-      to.row_stride, [&](const E& z) { return canonical(z, to.conjugate, finite); });
+  const auto put = [&](int i, int c, const E& z) {
+    store_element(canonical(z, to.conjugate, finite), x + i * to.row_stride + c * to.col_stride);
+  };
+  with_block_qr<E>(call, m,
+                   [&](const auto& qr) { qr.expand(reinterpret_cast<E*>(call.triangles) + m * k * k, columns, put); });
 }
 
 // --- Hermitian matrices --------------------------------------------------------------------------------------------
@@ -268,12 +278,13 @@ template <class E>
 void BlockLaunch<E>::reduce(Launch* launch, const TallCall<T>& call) {
   const auto blocks = static_cast<unsigned>(call.count);
   launch->operator()<scan_kernel<E>>(blocks, 256, 0, call);
-  launch->operator()<block_reduce_kernel<E>>(blocks, kBlockQrThreads, 0, call);
+  launch->operator()<block_reduce_kernel<E>>(blocks, scalar::BlockQrShape<E>::threads(call.k), 0, call);
 }
 
 template <class E>
 void BlockLaunch<E>::expand(Launch* launch, const TallCall<T>& call, const Columns<E>& to) {
-  launch->operator()<block_expand_kernel<E>>(static_cast<unsigned>(call.count), kBlockQrThreads, 0, call, to,
+  launch->operator()<block_expand_kernel<E>>(static_cast<unsigned>(call.count),
+                                             scalar::BlockQrShape<E>::threads(call.k), 0, call, to,
                                              std::min(to.columns, call.k));
 }
 

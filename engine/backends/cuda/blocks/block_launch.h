@@ -24,9 +24,9 @@ struct BlockLaunch {
   // Eigenvalues and eigenvectors of Hermitian k x k matrices; without vectors call.u is null.
   static int64_t hermitian_workspace_bytes(int k, int64_t count);
   static void hermitian(Launch* launch, const HermitianCall<E>& call, void* workspace);
-  // Triangles of matrices with m != n, row-wise, and in call.factors, call.g what Q is made of. A matrix is one tile.
+  // Triangles of matrices with m != n, row-wise, and where call.factors has memory what Q is made of (block_qr.h).
   static void reduce(Launch* launch, const TallCall<T>& call);
-  // The leading k columns of X = Q X_k, of those that `to` has; X_k by columns in call.triangles.
+  // The leading k columns of X = Q X_k, of those that `to` has; X_k row by row in call.triangles, which are overwritten.
   static void expand(Launch* launch, const TallCall<T>& call, const Columns<E>& to);
 };
 

@@ -1,4 +1,4 @@
-// U, S, V of many matrices of 64 to 512 values at once, as is_side_by_side() in planner.h says, by the p-steps of large
+// U, S, V of many matrices of 65 to 512 values at once, as is_side_by_side() in planner.h says, by the p-steps of large
 // matrices.
 //
 //   T = A or A^T, m x k, m >= k;   [T_1 P_1, T_2 P_2, ..] W = [U_1 S_1, U_2 S_2, ..],   V_i = P_i W_i

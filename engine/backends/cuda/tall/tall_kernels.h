@@ -26,7 +26,7 @@ struct TallCall {
   int tile_rows, tiles;
   T* exponents;  // [out] k a matrix
   T* triangles;  // [out] k x k, row-major; of tile t and matrix m: number t * count + m
-  // With vectors, otherwise null; of tile t and matrix m: number t * count + m.
+  // With vectors, otherwise null; of tile t and matrix m: number t * count + m. Those of larger k: BlockFactor (block_qr.h).
   T* factors;  // [out] tile_rows x k by columns, see keep_tall_qr; null, too, where tiles are factorized again
   T* g;        // [out] 2 k: of the tile's reflectors, and of the join in which it is the bottom
   T* heads;    // [out] k elements: of that join, whose reflectors take the place of the bottom's triangle

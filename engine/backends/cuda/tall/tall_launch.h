@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "engine/algorithms/blocks/block_qr.h"
 #include "engine/backends/cuda/device/batch_shape.h"
 #include "engine/backends/cuda/device/launch_context.h"
 #include "engine/backends/cuda/lanes/team_kernels.h"
@@ -37,16 +38,19 @@ TallCall<typename E::Scalar> carve_tall_call(const BatchShape& shape, const type
   call.tiles = shape.tiles;
   if (!shape.is_reduced()) return call;
   const int64_t tiles = count * shape.tiles;
-  const bool factorizes_again = in_register_tiles<E>(call) && has_room_for_x(call.tile_rows, k, sizeof(E));
+  const bool factorizes_again =
+      !shape.is_large() && in_register_tiles<E>(call) && has_room_for_x(call.tile_rows, k, sizeof(E));
   call.exponents = carver->take<T>(count * k);
   call.triangles = reinterpret_cast<T*>(carver->take<E>(tiles * k * k));
-  if ((shape.keeps_factors() && !factorizes_again) || shape.is_large()) {
-    call.factors = reinterpret_cast<T*>(carver->take<E>(tiles * shape.tile_rows * k));
+  if (!shape.keeps_factors()) return call;
+  using Block = scalar::BlockQrShape<E>;
+  const int64_t steps = count * Block::tiles(static_cast<int>(shape.long_side)) * k;  // of matrices for thread blocks
+  if (!factorizes_again) {
+    const int64_t elements = shape.is_large() ? steps * Block::kHeight : tiles * shape.tile_rows * k;
+    call.factors = reinterpret_cast<T*>(carver->take<E>(elements));
   }
-  if (shape.keeps_factors() || shape.is_large()) {
-    call.g = carver->take<T>(tiles * 2 * k);
-    call.heads = reinterpret_cast<T*>(carver->take<E>(tiles * k));
-  }
+  call.g = carver->take<T>(shape.is_large() ? steps : tiles * 2 * k);
+  call.heads = reinterpret_cast<T*>(carver->take<E>(shape.is_large() ? steps : tiles * k));
   return call;
 }
 
