@@ -22,8 +22,6 @@
 // Threads: core/team.h, numbered from zero, R C of them, and for arrays of n numbers
 //   exchange_all(x, distance)   x := that of the thread whose number differs in the bits of `distance`
 //   take_all(x, thread)         x := that of `thread`
-//   add_all<R>(x)               x := the sum of those of all threads of this row of the grid: a tree, from the largest
-//                               distance down
 // Source and accuracy: lanes/bidiagonalize.h.
 #if defined(SVDSERVE_ENGINE_ALGORITHMS_BLOCKS_BIDIAGONALIZE_IN_REGISTERS_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SVDSERVE_ENGINE_ALGORITHMS_BLOCKS_BIDIAGONALIZE_IN_REGISTERS_H_
@@ -172,7 +170,12 @@ class BidiagonalizeInRegisters {
   }
   template <class Sum, int n>
   SVD_HD void over_cols(Sum (&s)[n]) {
-    threads_.template add_all<R>(numbers(s));
+    SVD_UNROLL for (int d = C / 2; d > 0; d /= 2) {
+      Sum other[n];
+      SVD_UNROLL for (int x = 0; x < n; ++x) other[x] = s[x];
+      threads_.exchange_all(numbers(other), R * d);
+      SVD_UNROLL for (int x = 0; x < n; ++x) s[x] = s[x] + other[x];
+    }
     SVD_UNROLL for (int x = 0; x < n; ++x) s[x] = s[x] + Sum{};
   }
 
