@@ -86,7 +86,8 @@ struct Options {
   Method method = Method::kAuto;         // of kHermitian: kAuto or kJacobi; of kGeneral: kAuto, kQr or kJacobi
   // BISECTION: delta, the relative width |b - a| / (|a| + |b|) at which an interval around lambda = s^2 is narrow
   // enough, in (0, 1/2]. JACOBI: the cosine of the angle between two columns below which they count as orthogonal, in
-  // (0, 1]. 0 means the method's default. Other methods take none; kAuto of kHermitian is JACOBI with one, and so below.
+  // (0, 1]. 0 means the method's default. Other methods take none; kAuto of vectors and of kHermitian is JACOBI with one,
+  // and so below.
   double tolerance = 0;
   // JACOBI: sweeps after which a matrix is given up as NOT_CONVERGED, or decomposed by QR if it is general. 0 means the
   // default. Other methods take none.

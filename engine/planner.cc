@@ -28,13 +28,17 @@ bool is_open(const Options& options) {
   return options.method == Method::kAuto && options.tolerance == 0 && options.max_sweeps == 0;
 }
 
-// AUTO: BIDIAGONAL is the fastest within the bound for values alone; vectors, and what is too large for it on a GPU, are
-// JACOBI's.
+// AUTO: BIDIAGONAL is the fastest within the bound for values alone. Beyond the k of equal bits it is so for vectors, too,
+// and for Hermitian matrices. Small ones of these have TRIDIAGONAL. All others, and those that are too large on a GPU, are
+// JACOBI's. So is a tolerance, or a limit of sweeps.
 Method resolve(const Options& options, bool vectors, const Problem& problem) {
   if (options.method != Method::kAuto) return options.method;
   const int64_t k = values_per_matrix(problem);
+  const bool hermitian = options.decomposition == Decomposition::kHermitian;
+  if (hermitian && is_open(options) && k <= kLargestTridiagonal) return Method::kTridiagonal;
+  const int64_t least = vectors || hermitian ? kLargestReproducible + 1 : 1;
   const int64_t largest = is_open(options) ? largest_bidiagonal_on_gpu(problem.dtype) : kLargestReproducible;
-  return vectors || k > largest ? Method::kJacobi : Method::kBidiagonal;
+  return k >= least && k <= largest ? Method::kBidiagonal : Method::kJacobi;
 }
 
 // The method on a CPU: beyond the k of equal bits AUTO takes the fastest there. A tolerance or a limit of sweeps is
@@ -163,12 +167,6 @@ std::optional<PlanError> check_hermitian(const Problem& problem, const Options& 
   return std::nullopt;
 }
 
-// AUTO of small Hermitian matrices; a tolerance and a limit of sweeps are JACOBI's.
-bool is_tridiagonal(const Problem& problem, const Options& options) {
-  return options.decomposition == Decomposition::kHermitian && options.method == Method::kAuto &&
-         problem.rows <= kLargestTridiagonal && options.tolerance == 0 && options.max_sweeps == 0;
-}
-
 // Starting vectors are JACOBI's.
 bool is_general_jacobi(const Options& options) { return options.method == Method::kJacobi || options.starting_vectors; }
 
@@ -284,12 +282,11 @@ PlanOrError make_plan(const Problem& problem, const Options& options) {
   Outputs outputs;
   if (auto error = resolve_outputs(problem, options, &outputs)) return {std::nullopt, *std::move(error)};
   if (hermitian) outputs.right_columns = 0;  // V = U
-  const bool tridiagonal = is_tridiagonal(problem, options);
-  const Method method = tridiagonal ? Method::kTridiagonal : resolve(options, hermitian || outputs.vectors(), problem);
-  if (method != Method::kJacobi && !tridiagonal && outputs.vectors()) {
-    return fail("method", "BIDIAGONAL and BISECTION give values alone; vectors are JACOBI's (AUTO chooses it)");
-  }
+  const Method method = resolve(options, outputs.vectors(), problem);
   const bool is_named = options.method == Method::kBidiagonal || options.method == Method::kBisection;
+  if (is_named && outputs.vectors()) {
+    return fail("method", "BIDIAGONAL and BISECTION by name give values alone; AUTO and JACOBI give vectors");
+  }
   if (is_named && values_per_matrix(problem) > kLargestReproducible) {
     return fail("method", "BIDIAGONAL and BISECTION take min(rows, cols) up to " +
                               std::to_string(kLargestReproducible) + "; AUTO and JACOBI take this matrix");

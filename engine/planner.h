@@ -22,7 +22,7 @@ struct ShapeLimits {
 inline constexpr ShapeLimits kShapeLimits{512, 16384};
 // Largest min(m, n) of BIDIAGONAL and BISECTION by name, and of the kernels whose bits are the same on CPU and GPU.
 inline constexpr int64_t kLargestReproducible = 32;
-// On a GPU AUTO is BIDIAGONAL for values alone as far as the registers of eight warps hold a matrix.
+// On a GPU AUTO is BIDIAGONAL as far as the registers of eight warps hold a matrix, with vectors from k = 33 on.
 constexpr int64_t largest_bidiagonal_on_gpu(DType dtype) { return dtype == DType::kC128 ? 96 : 128; }
 
 // The largest k of kernels that keep arrays of k numbers: of a method's that have a matrix in each lane, and of a GPU's

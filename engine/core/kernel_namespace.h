@@ -34,6 +34,7 @@
 #define SVD_UNROLL _Pragma("unroll")
 #define SVD_UNROLL_DEVICE _Pragma("unroll (Size::kValue != 0 ? 32 : 1)")
 #define SVD_LOOP _Pragma("unroll 1")
+#define SVD_ROW_LOOP _Pragma("unroll 4")
 #define SVD_LAMBDA
 #else
 #define SVD_HD inline __attribute__((always_inline))
@@ -45,7 +46,8 @@
 #else
 #define SVD_UNROLL  // the scalar lane on a CPU is a reference, and sanitizer builds are to end: no unrolling
 #endif
-#define SVD_LOOP  // a loop that a GPU keeps as one: its body is long, and instructions come slowly
+#define SVD_ROW_LOOP  // along a row of a matrix, whose numbers a GPU's thread reads some steps ahead
+#define SVD_LOOP      // a loop that a GPU keeps as one: its body is long, and instructions come slowly
 // Loops that a GPU thread unrolls where it knows the Size, so that the arrays they index stay in registers. A CPU need
 // not unroll them.
 #define SVD_UNROLL_DEVICE

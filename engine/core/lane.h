@@ -105,6 +105,24 @@ struct ScalarLane {
     return ScalarLane(std::sqrt(a.v));
 #endif
   }
+  // 1 / sqrt(a) in the range of sqrt_in_range(), to two units of roundoff: half the time of a root and a reciprocal. The
+  // last bit differs between CPU and GPU. So it is for matrices beyond kLargestReproducible alone.
+  friend SVD_HD ScalarLane inverse_sqrt_in_range(ScalarLane a) {
+#if defined(__CUDA_ARCH__)
+    if constexpr (sizeof(T) == 4) {
+      float r;
+      asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(a.v));
+      return ScalarLane(std::fma(0.5f * r, std::fma(-a.v * r, r, 1.0f), r));
+    } else {
+      double r;
+      asm("rsqrt.approx.ftz.f64 %0, %1;" : "=d"(r) : "d"(a.v));
+      const double error = std::fma(a.v, -(r * r), 1.0);
+      return ScalarLane(std::fma(std::fma(error, 0.375, 0.5), r * error, r));
+    }
+#else
+    return ScalarLane(T(1) / std::sqrt(a.v));
+#endif
+  }
   // The larger and the smaller of a and b, b where a is NaN; not for zeros of unlike signs.
   friend SVD_HD ScalarLane at_least(ScalarLane a, ScalarLane b) {
 #if defined(__CUDA_ARCH__)

@@ -67,6 +67,8 @@ constexpr int largest_of_small_team(bool complex, int real_bytes) { return compl
 
 // k > 32: blocks that have workspace for columns that neither registers nor shared memory hold.
 inline constexpr int64_t kWorkspaceBlocks = 264;
+// The same before and behind the singular vectors of Hermitian matrices.
+inline constexpr int64_t kHermitianBlocks = 528;
 // Blocks of the QR of a tall matrix that should share a multiprocessor. The elements of c128 take twice the registers.
 constexpr int block_qr_blocks(int element_bytes) { return element_bytes == 16 ? 2 : 4; }
 
@@ -77,6 +79,19 @@ inline constexpr int64_t kSideBySideBytes = int64_t{2} << 30;
 inline constexpr int kLargeTransferThreads = 10;
 // Large matrices: a pair of blocks that nothing has changed since it was found orthogonal is not looked at again.
 inline constexpr bool kSkipUnchangedPairs = true;
+
+// Vectors by bidiagonalization: about so many bytes of workspace for the matrices that are decomposed at once. Room for
+// rotations in a round, about half of what a random matrix takes, and the rounds after which a matrix is given up. Threads
+// of a block whose threads sweep a matrix each: few where all are at work at once.
+inline constexpr int64_t kBidiagonalBytes = int64_t{2} << 30;
+constexpr int rotation_capacity(int k) { return k * k / 2 + 16 * k; }
+inline constexpr int kRotationRounds = 12;
+constexpr int sweep_block(int64_t count) { return count < 16384 ? 8 : 32; }
+// Rows: threads of a block, and the blocks that should share a multiprocessor, which decides the registers of a thread. Bytes
+// of a reflector that a thread has at once.
+inline constexpr int kRowBlock = 32, kRotateBlocks = 8, kReflectBlock = 128;
+constexpr int reflect_bytes(int element_bytes) { return element_bytes == 4 ? 64 : 128; }
+constexpr int reflect_blocks(bool complex, int element_bytes) { return element_bytes == 4 ? 5 : complex ? 4 : 3; }
 
 // Threads of a block of the kernels of MIMO answers.
 inline constexpr int kAnswerBlock = 128;

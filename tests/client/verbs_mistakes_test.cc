@@ -80,7 +80,7 @@ const std::vector<Mistake>& of_batches() {
        [](Client& c) {
          return c.svd(kData, {4, 3}, {.method = Method::kBisection}).status();
        },
-       "method: BIDIAGONAL and BISECTION give values alone; vectors are JACOBI's (AUTO chooses it)"},
+       "method: BIDIAGONAL and BISECTION by name give values alone; AUTO and JACOBI give vectors"},
       {"a tolerance below 0",
        [](Client& c) {
          return c.svd(kData, {4, 3}, {.tolerance = -1}).status();

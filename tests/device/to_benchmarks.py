@@ -124,10 +124,18 @@ def vectors(lines):
         beside = f" ({' / '.join(peers)})" if peers else ""
         return f"{rounded(row['ours M/s'])}{beside}, {round(100 * float(row['of ceiling']))} %"
 
+    of_jacobi = [s for s in shapes if any(float(figures[s, t].get("JACOBI M/s") or 0) > 0 for t in DTYPES if (s, t) in figures)]
+
+    def by_jacobi(row):
+        rate = float(row["JACOBI M/s"])
+        return rounded(rate) if rate > 0 else "AUTO"
+
     return ["", "**With vectors** (`device_vectors_bench`), thin U, S and V, million matrices a second, and the share of the memory",
             "ceiling. The brackets have cuSOLVER's gesvdjBatched (up to 32 x 32) and gesvdaStridedBatched (which is approximate), with",
             "vectors, on the same data.", "",
-            *table(("shape", *DTYPES), [(s, *(cell(figures[s, t]) if (s, t) in figures else "" for t in DTYPES)) for s in shapes])]
+            *table(("shape", *DTYPES), [(s, *(cell(figures[s, t]) if (s, t) in figures else "" for t in DTYPES)) for s in shapes]),
+            *(["", "JACOBI of the same, where AUTO is BIDIAGONAL:", "",
+               *table(("shape", *DTYPES), [(s, *(by_jacobi(figures[s, t]) for t in DTYPES)) for s in of_jacobi])] if of_jacobi else [])]
 
 
 def hermitian(lines):

@@ -1,6 +1,7 @@
 // U, S and V of matrices that are on the GPU already, against cuSOLVER on the same data. gesvdjBatched (k <= 32,
 // square) and gesvdaStridedBatched (rows >= cols; approximate) run with vectors and with their default tolerances. The
-// memory ceiling is a copy measured in the same run, and the bytes that a matrix and its results must move.
+// memory ceiling is a copy measured in the same run, and the bytes that a matrix and its results must move. JACOBI has a
+// rate of its own where AUTO is another method.
 //   device_vectors_bench [MxN|all [quick]]     a table as CSV; M/s: million matrices a second. quick: without the peers
 // Random normal matrices, column-major; CUDA events; warm; best of 5.
 #include <cusolverDn.h>
@@ -18,10 +19,7 @@ namespace {
 
 using namespace device_bench;  // NOLINT: what benches share
 
-double engine_rate(const CudaEngine& engine, const Problem& problem, int64_t count, const void* a) {
-  Options options;
-  options.vectors = Vectors::kThin;
-  const Plan plan = *make_plan(problem, options).plan;
+double engine_rate(const CudaEngine& engine, const Plan& plan, int64_t count, const void* a) {
   void* const results = device_memory(result_bytes(plan, count));
   auto* const statuses = static_cast<uint8_t*>(device_memory(count));
   auto* const counts = static_cast<uint64_t*>(device_memory(kMatrixStatuses * sizeof(uint64_t)));
@@ -149,9 +147,9 @@ PeerRates peer_rates(DType t, int m, int n, int count, const void* a) {
   return {};
 }
 
-const Shapes kUsualShapes = {{2, 2},    {3, 3},     {4, 4},     {6, 6},     {8, 8},    {16, 16},
-                             {24, 24},  {32, 32},   {4, 64},    {64, 16},   {256, 32}, {64, 64},
-                             {64, 128}, {128, 128}, {128, 256}, {256, 256}, {512, 512}};
+const Shapes kUsualShapes = {{2, 2},   {3, 3},     {4, 4},     {6, 6},     {8, 8},    {16, 16}, {24, 24},
+                             {32, 32}, {4, 64},    {64, 16},   {256, 32},  {48, 48},  {64, 64}, {64, 128},
+                             {96, 96}, {128, 128}, {128, 256}, {256, 256}, {512, 512}};
 
 int main_of(int argc, char** argv) {
   const std::string only = argc > 1 ? argv[1] : "";
@@ -171,28 +169,32 @@ int main_of(int argc, char** argv) {
   std::printf("# %s, copy %.2f TB/s read and written; U, S, V\n", engine->description().name.c_str(), copy * 1e-12);
   std::printf(
       "shape,dtype,matrices,ours M/s,gesvdjBatched M/s,gesvdaStridedBatched M/s,ours/best peer,ceiling M/s,of "
-      "ceiling\n");
+      "ceiling,JACOBI M/s\n");
   for (const auto& [m, n] : shapes) {
     const std::string label = std::to_string(m) + "x" + std::to_string(n);
     for (const DType t : {DType::kF32, DType::kF64, DType::kC64, DType::kC128}) {
       const Problem problem{m, n, t, Order::kColumnMajor};
       Options options;
       options.vectors = Vectors::kThin;
-      if (!make_plan(problem, options).plan.has_value()) continue;
+      const PlanOrError automatic = make_plan(problem, options);
+      if (!automatic.plan.has_value()) continue;
+      const Plan& plan = *automatic.plan;
+      options.method = Method::kJacobi;
+      const Plan by_jacobi = *make_plan(problem, options).plan;
       const size_t one = matrix_bytes(problem);
       // A multiple of 16, by which each plane of the results begins where whole elements may be stored.
       const auto count = std::min<int64_t>((int64_t{256} << 20) / static_cast<int64_t>(one), 2'000'000) / 16 * 16;
       void* const a = normal_on_device(value_bytes(t) == 4, static_cast<size_t>(count) * one);
-      const double ours = engine_rate(*engine, problem, count, a);
+      const double ours = engine_rate(*engine, plan, count, a);
+      const double jacobi = plan.method == Method::kJacobi ? 0 : engine_rate(*engine, by_jacobi, count, a);
       const PeerRates peers =
           quick ? PeerRates()
                 : peer_rates(t, m, n, static_cast<int>(std::min<int64_t>({count, 400'000 / n, kMostOfPeer})), a);
-      const Plan plan = *make_plan(problem, options).plan;
       const double ceiling = copy / static_cast<double>(one + result_bytes(plan, 1));
       const double best = std::max(peers.jacobi, peers.approximate);
-      std::printf("%s,%s,%ld,%.4f,%.4f,%.4f,%.1f,%.0f,%.3f\n", label.c_str(), name(t), count, ours * 1e-6,
+      std::printf("%s,%s,%ld,%.4f,%.4f,%.4f,%.1f,%.0f,%.3f,%.4f\n", label.c_str(), name(t), count, ours * 1e-6,
                   peers.jacobi * 1e-6, peers.approximate * 1e-6, best > 0 ? ours / best : 0, ceiling * 1e-6,
-                  ours / ceiling);
+                  ours / ceiling, jacobi * 1e-6);
       std::fflush(stdout);
       cudaFree(a);
     }

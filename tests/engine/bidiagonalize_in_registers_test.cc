@@ -7,13 +7,12 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
-#include <type_traits>
 #include <vector>
 
 #include "engine/algorithms/lanes/matrix_values.h"
+#include "tests/support/numerics/bidiagonal_grid.h"
 #include "tests/support/numerics/dead_lines.h"
 #include "tests/support/numerics/effort.h"
-#include "tests/support/numerics/fiber_team.h"
 #include "tests/support/numerics/matrix_generators.h"
 #include "tests/support/numerics/scalar_elements.h"
 
@@ -59,28 +58,7 @@ Bidiagonal<typename E::Scalar> by_threads(const Matrix& a, uint64_t seed) {
   using T = typename E::Scalar;
   const int k = static_cast<int>(a.cols);
   Bidiagonal<T> b(k);
-  constexpr bool kSeveralWarps = R * C >= 64;
-  constexpr size_t kThreads = static_cast<size_t>(R * C), kMail = static_cast<size_t>(K / R * E::kComponents);
-  std::vector<T> mail(2 * kThreads * kMail);
-  FiberBlock block(kSeveralWarps ? R * C : 32, seed);
-  block.run([&](FiberBlock::Thread thread) {
-    using Threads = std::conditional_t<kSeveralWarps, FiberWarps<T, kThreads, kMail>, FiberTeam<R * C>>;
-    using Algorithm = scalar::BidiagonalizeInRegisters<Threads, E, K, R, C>;
-    const auto threads = [&] {
-      if constexpr (kSeveralWarps) {
-        return Threads(thread, mail.data());
-      } else {
-        return Threads(thread);
-      }
-    };
-    Algorithm algorithm(threads(), k);
-    E x[Algorithm::kCols][Algorithm::kRows];
-    for (int m = 0; m < Algorithm::kCols; ++m) {
-      for (int l = 0; l < Algorithm::kRows; ++l) {
-        const int row = algorithm.row(l), col = algorithm.col(m);
-        x[m][l] = row < k && col < k ? element<E>(a.at(row, col)) : scalar::zero_element<E>();
-      }
-    }
+  with_bidiagonal_grid<E, K, R, C>(a, seed, [&](auto& algorithm, auto& x) {
     typename E::Lane exponent;
     b.finite = algorithm.scale(x, &exponent);
     b.exponent = exponent.v;

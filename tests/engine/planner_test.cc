@@ -78,28 +78,33 @@ TEST(Planner, AutoIsBidiagonalOnACpuAndBeyondItsLimitJacobiOnAGpu) {
 }
 
 TEST(Planner, BothMethodsDifferOnlyBeyondTheLimitOfEqualBits) {
-  const auto host_method = [](int64_t k, const Options& options) {
+  const auto host_method = [](int64_t k, const Options& options, Method on_gpu = Method::kJacobi) {
     const Plan plan = planned({k, k, DType::kF64, Order::kRowMajor}, options);
-    EXPECT_EQ(plan.method, Method::kJacobi);
+    EXPECT_EQ(plan.method, on_gpu) << k;
     return plan.host_method;
   };
-  const int64_t last = kLargestReproducible, next = last + 1;
+  const int64_t last = kLargestReproducible, next = last + 1, beyond = largest_bidiagonal_on_gpu(DType::kF64) + 1;
   EXPECT_EQ(host_method(last, {.vectors = Vectors::kThin}), Method::kJacobi);
-  EXPECT_EQ(host_method(next, {.vectors = Vectors::kThin}), Method::kBidiagonal);
+  EXPECT_EQ(host_method(next, {.vectors = Vectors::kThin}, Method::kBidiagonal), Method::kBidiagonal);
+  EXPECT_EQ(host_method(beyond, {.vectors = Vectors::kThin}), Method::kBidiagonal);
   // Asked for by name, or by an option of its own.
   EXPECT_EQ(host_method(next, {.method = Method::kJacobi}), Method::kJacobi);
   EXPECT_EQ(host_method(next, {.tolerance = 1e-6}), Method::kJacobi);
   EXPECT_EQ(host_method(next, {.max_sweeps = 20}), Method::kJacobi);
   EXPECT_EQ(host_method(last, {.decomposition = Decomposition::kHermitian}), Method::kJacobi);
-  EXPECT_EQ(host_method(next, {.decomposition = Decomposition::kHermitian}), Method::kTridiagonal);
+  EXPECT_EQ(host_method(next, {.decomposition = Decomposition::kHermitian}, Method::kBidiagonal), Method::kTridiagonal);
+  EXPECT_EQ(planned({97, 97, DType::kC128, Order::kRowMajor}, {.decomposition = Decomposition::kHermitian}).method,
+            Method::kJacobi);
 }
 
 TEST(Planner, OptionsOfSweepsMakeAutoJacobiBeyondTheLimitOfEqualBits) {
   const Problem problem{40, 50, DType::kC128, Order::kRowMajor};
   EXPECT_EQ(planned(problem, {}).method, Method::kBidiagonal);
+  EXPECT_EQ(planned(problem, {.vectors = Vectors::kThin}).method, Method::kBidiagonal);
   for (const Options& options :
-       {Options{.tolerance = 1e-9}, Options{.max_sweeps = 20}, Options{.vectors = Vectors::kThin},
-        Options{.decomposition = Decomposition::kHermitian}, Options{.method = Method::kJacobi}}) {
+       {Options{.tolerance = 1e-9}, Options{.max_sweeps = 20}, Options{.tolerance = 1e-9, .vectors = Vectors::kThin},
+        Options{.max_sweeps = 20, .vectors = Vectors::kThin},
+        Options{.decomposition = Decomposition::kHermitian, .tolerance = 1e-9}, Options{.method = Method::kJacobi}}) {
     const Problem square{40, 40, DType::kC128, Order::kRowMajor};
     EXPECT_EQ(planned(options.decomposition == Decomposition::kHermitian ? square : problem, options).method,
               Method::kJacobi);
@@ -136,7 +141,10 @@ TEST(Planner, TilesHaveAsManyRowsAsColumns) {
 
 TEST(Planner, SideBySideOnAGpuIsWhatNoThreadBlockTakesOrTakesLonger) {
   const auto is_so = [](int64_t rows, int64_t cols, DType dtype, Vectors vectors) {
-    return is_side_by_side(planned({rows, cols, dtype, Order::kRowMajor}, {.vectors = vectors}));
+    const Method method = vectors == Vectors::kNone ? Method::kAuto : Method::kJacobi;
+    const Problem problem{rows, cols, dtype, Order::kRowMajor};
+    EXPECT_FALSE(is_side_by_side(planned(problem, {.vectors = vectors})) && values_per_matrix(problem) <= 96);
+    return is_side_by_side(planned(problem, {.method = method, .vectors = vectors}));
   };
   for (const DType dtype : kDTypes) {
     const int64_t largest = dtype == DType::kC128 ? 64 : 128;

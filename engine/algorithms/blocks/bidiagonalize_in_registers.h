@@ -2,6 +2,9 @@
 // algorithm of lanes/bidiagonalize.h, bit for bit.
 //
 //   in:   A, scaled; q(j, x) and e(j, x) get |b_jj|^2 and |b_{j,j+1}|^2, in every thread
+//   out:  Q^H A P = B where reflectors are wanted: Q = H_0 H_1 .., P = H'_0 H'_1 .., each I - g h h^H.
+//         reflectors.left(j, i, h_i), .right(j, i, h_i) in the thread that has it, i from the last multiple of R or C
+//         that is not beyond the first of H; .left_end(j, g, b_jj), .right_end(j, g, b_{j,j+1}) in thread 0
 //
 // The threads are a grid of R x C. Thread r + R c has the elements (R l + r, C m + c), which are a[m][l]. So no thread
 // runs out of work while the rest of the matrix shrinks. Step j:
@@ -22,6 +25,8 @@
 // Threads: core/team.h, numbered from zero, R C of them, and for arrays of n numbers
 //   exchange_all(x, distance)   x := that of the thread whose number differs in the bits of `distance`
 //   take_all(x, thread)         x := that of `thread`
+//   add_all<R>(x)               x := the sum of those of all threads of this row of the grid: a tree, from the largest
+//                               distance down
 // Source and accuracy: lanes/bidiagonalize.h.
 #if defined(SVDSERVE_ENGINE_ALGORITHMS_BLOCKS_BIDIAGONALIZE_IN_REGISTERS_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SVDSERVE_ENGINE_ALGORITHMS_BLOCKS_BIDIAGONALIZE_IN_REGISTERS_H_
@@ -34,6 +39,11 @@
 #include "engine/core/scaling.h"
 
 SVD_KERNEL_BEGIN
+
+// For values alone.
+struct NoReflectors {
+  static constexpr bool kWanted = false;
+};
 
 template <class Threads, class E, int K, int R, int C>
 class BidiagonalizeInRegisters {
@@ -78,28 +88,28 @@ class BidiagonalizeInRegisters {
     return finite;
   }
 
-  template <class Diagonal, class Superdiagonal>
-  SVD_HD void run(E (&a)[kCols][kRows], Diagonal q, Superdiagonal e) {
-    stages<0>(a, q, e);
+  template <class Diagonal, class Superdiagonal, class Reflectors = NoReflectors>
+  SVD_HD void run(E (&a)[kCols][kRows], Diagonal q, Superdiagonal e, Reflectors reflectors = {}) {
+    stages<0>(a, q, e, reflectors);
   }
 
  private:
-  template <int kStage, class Diagonal, class Superdiagonal>
-  SVD_HD void stages(E (&a)[kCols][kRows], Diagonal q, Superdiagonal e) {
+  template <int kStage, class Diagonal, class Superdiagonal, class Reflectors>
+  SVD_HD void stages(E (&a)[kCols][kRows], Diagonal q, Superdiagonal e, const Reflectors& reflectors) {
     if constexpr (kStage < kCols) {
       if (C * kStage >= k_) return;
       SVD_LOOP for (int i = 0; i < C; ++i) {
         const int j = C * kStage + i;
-        if (j < k_) q(j, reflect_columns<kStage>(a, i));
-        if (j + 1 < k_) e(j, reflect_rows<kStage>(a, i));
+        if (j < k_) q(j, reflect_columns<kStage>(a, i, reflectors));
+        if (j + 1 < k_) e(j, reflect_rows<kStage>(a, i, reflectors));
       }
-      stages<kStage + 1>(a, q, e);
+      stages<kStage + 1>(a, q, e, reflectors);
     }
   }
 
   // Step j = C kStage + i, from the left. Returns |A(j:, j)|^2.
-  template <int kStage>
-  SVD_HD L reflect_columns(E (&a)[kCols][kRows], int i) {
+  template <int kStage, class Reflectors>
+  SVD_HD L reflect_columns(E (&a)[kCols][kRows], int i, const Reflectors& reflectors) {
     constexpr int kFirst = C * kStage / R;  // the first local row of any thread that is not done
     const int j = C * kStage + i;
     E u[kRows - kFirst];
@@ -110,6 +120,12 @@ class BidiagonalizeInRegisters {
     const L norm2 = over_rows(in_thread<R, kFirst, kRows>(L(0), square));
     const Reflector<E> h = reflector_of<E>(norm2, in_column(u[0], j % R));
     if (row(kFirst) == j) u[0] = h.u0;
+    if constexpr (Reflectors::kWanted) {
+      SVD_UNROLL for (int l = kFirst; l < kRows; ++l) {
+        if (c_ == i) reflectors.left(j, row(l), conj(u[l - kFirst]));
+      }
+      if (threads_.index() == 0) reflectors.left_end(j, h.g, h.beta);
+    }
     SVD_UNROLL for (int m = kStage; m < kCols; ++m) {
       const auto product = [&](const E& s, int l) SVD_LAMBDA { return add_product(s, u[l - kFirst], a[m][l]); };
       const E w = scaled(over_rows(in_thread<R, kFirst, kRows>(zero_element<E>(), product)), h.g);
@@ -119,8 +135,8 @@ class BidiagonalizeInRegisters {
   }
 
   // The same from the right. Returns |A(j, j + 1:)|^2; a row of one element stays as it is.
-  template <int kStage>
-  SVD_HD L reflect_rows(E (&a)[kCols][kRows], int i) {
+  template <int kStage, class Reflectors>
+  SVD_HD L reflect_rows(E (&a)[kCols][kRows], int i, const Reflectors& reflectors) {
     constexpr int kFirst = C * kStage / R, kNext = kStage + 1 < kCols ? kStage + 1 : kStage;
     const int j = C * kStage + i;
     E v[kCols];
@@ -136,6 +152,12 @@ class BidiagonalizeInRegisters {
     if (in_stage && c_ == i + 1) v[kStage] = h.u0;
     if (!in_stage && c_ == 0) v[kNext] = h.u0;
     const L g = j + 2 < k_ ? h.g : L(0);
+    if constexpr (Reflectors::kWanted) {
+      SVD_UNROLL for (int m = kStage; m < kCols; ++m) {
+        if (r_ == j % R) reflectors.right(j, col(m), v[m]);
+      }
+      if (threads_.index() == 0) reflectors.right_end(j, g, j + 2 < k_ ? h.beta : x0[0]);
+    }
     E w[kRows - kFirst];
     SVD_UNROLL for (int l = kFirst; l < kRows; ++l) {
       const auto product = [&](const E& s, int m) SVD_LAMBDA { return add_product(s, v[m], a[m][l]); };
@@ -170,12 +192,7 @@ class BidiagonalizeInRegisters {
   }
   template <class Sum, int n>
   SVD_HD void over_cols(Sum (&s)[n]) {
-    SVD_UNROLL for (int d = C / 2; d > 0; d /= 2) {
-      Sum other[n];
-      SVD_UNROLL for (int x = 0; x < n; ++x) other[x] = s[x];
-      threads_.exchange_all(numbers(other), R * d);
-      SVD_UNROLL for (int x = 0; x < n; ++x) s[x] = s[x] + other[x];
-    }
+    threads_.template add_all<R>(numbers(s));
     SVD_UNROLL for (int x = 0; x < n; ++x) s[x] = s[x] + Sum{};
   }
 

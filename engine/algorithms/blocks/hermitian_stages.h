@@ -1,5 +1,5 @@
 // Eigenvalues and eigenvectors of Hermitian k x k matrices of one team each, k = 33 .. 128: what comes before and behind
-// the singular vectors of placed_jacobi.h. The method is that of hermitian_eigen.h:
+// the singular vectors of placed_jacobi.h, or of bidiagonalization. The method is that of hermitian_eigen.h:
 //
 //   shift      N := 2^-e M, its largest component in [1, 2);   B := N + c I, c a power of two in (1.25, 2.5] |N|_F
 //   (vectors   B = U S V^H)
@@ -50,7 +50,7 @@ SVD_HD void quotient_terms(const ShiftedHermitian<E>& m, const E* u, int first_r
     diagonal[a] = L(m.diagonal[rows[a]]);
     SVD_UNROLL for (int c = 0; c < kQuotientTile; ++c) sums[a][c] = zero_element<E>();
   }
-  for (int l = 0; l < k; ++l) {
+  SVD_ROW_LOOP for (int l = 0; l < k; ++l) {
     E of_u[kQuotientTile];
     SVD_UNROLL for (int c = 0; c < kQuotientTile; ++c) of_u[c] = u[columns[c] * k + l];
     SVD_UNROLL for (int a = 0; a < kQuotientTile; ++a) {

@@ -4,6 +4,7 @@
 //
 //   m != n        tall/tall_launch.h      to k x k triangles with exponents, then as square matrices
 //   k > 32        blocks/block_launch.h   but for BIDIAGONAL; a matrix with m != n is one tile
+//                 bidiagonal/bidiagonal_launch.h   BIDIAGONAL with vectors
 //   k > 128       side_by_side/side_by_side_launch.h   likewise, of any m and n; c128 from k > 64, f64 from k > 120 on
 //   Hermitian     lanes/hermitian_kernels.h, or blocks/block_launch.h; then finish/finishing_kernels.h
 //   general       general/general_launch.h
@@ -13,6 +14,7 @@
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_LAUNCH_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_LAUNCH_H_
 
+#include "engine/backends/cuda/bidiagonal/bidiagonal_launch.h"
 #include "engine/backends/cuda/blocks/block_launch.h"
 #include "engine/backends/cuda/device/batch_shape.h"
 #include "engine/backends/cuda/device/launch_context.h"
@@ -96,7 +98,7 @@ class Launcher {
           staged_x(shape.staged() ? carver->take<E>(count * shape.long_side * shape.k) : nullptr),
           staged_y(shape.staged() ? carver->take<E>(count * shape.k * shape.k) : nullptr),
           finishing(finishes(shape) ? carver->take<char>(finishing_plan(shape, count).scratch_bytes) : nullptr),
-          blocks(shape.by_blocks() ? carver->take<char>(block_bytes(shape, count)) : nullptr),
+          blocks(shape.by_blocks() || shape.by_rows() ? carver->take<char>(block_bytes(shape, count)) : nullptr),
           lanes(shape, count, carver) {}
 
     T* values;  // all k of each matrix, where the plane has not room for them
@@ -111,9 +113,10 @@ class Launcher {
     return shape.with_vectors() ? PlacedParts::kBoth : PlacedParts::kValues;
   }
   static int64_t block_bytes(const BatchShape& shape, int64_t count) {
+    if (shape.hermitian()) return BlockLaunch<E>::hermitian_workspace_bytes(shape.plan.method, shape.k, count);
+    if (shape.by_rows()) return BidiagonalLaunch<E>::workspace_bytes(shape.k, count);
     if (shape.side_by_side()) return SideBySideLaunch<E>::workspace_bytes(shape, count);
-    return shape.hermitian() ? BlockLaunch<E>::hermitian_workspace_bytes(shape.k, count)
-                             : BlockLaunch<E>::workspace_bytes(shape.k, parts_of(shape), count);
+    return BlockLaunch<E>::workspace_bytes(shape.k, parts_of(shape), count);
   }
 
   // Without X, Y needs no finishing but for phases. Eigenvectors need it for phases and certificates alone.
@@ -135,6 +138,7 @@ class Launcher {
 
   // Those of k > kLargestReproducible.
   void decompose_large(Launch* launch, const VectorsCall<E>& call, PlacedParts parts, const Workspace& w) const {
+    if (shape_.by_rows()) return BidiagonalLaunch<E>::decompose(launch, call, w.blocks);
     shape_.side_by_side() ? SideBySideLaunch<E>::decompose(launch, shape_, call, w.blocks)
                           : BlockLaunch<E>::decompose(launch, call, parts, w.blocks);
   }
@@ -200,8 +204,7 @@ class Launcher {
     const Plan& plan = shape_.plan;
     const VectorLayout layout = long_layout(plan.problem, plan.outputs);
     void* const u = layout.columns > 0 ? batch.planes[layout.plane] : nullptr;
-    const HermitianCall<E> call{square, plan.method == Method::kTridiagonal, plan.triangle == Triangle::kUpper,
-                                columns_of<E>(layout, u)};
+    const HermitianCall<E> call{square, plan.method, plan.triangle == Triangle::kUpper, columns_of<E>(layout, u)};
     shape_.is_large() ? BlockLaunch<E>::hermitian(launch, call, w.blocks) : launch_hermitian(launch, call);
     if (finishes(shape_)) {
       const VectorLayout none = short_layout(plan.problem, plan.outputs);

@@ -14,6 +14,7 @@ class FiberTeam {
  public:
   explicit FiberTeam(const FiberBlock::Thread& thread) : thread_(thread) {}
   int index() const { return thread_.index() % kThreads; }
+  static constexpr int count() { return kThreads; }
   bool any(bool b) const { return thread_.any_of_warp(b); }
   template <class T>
   T from_lane(T x, int lane) const {
@@ -30,6 +31,12 @@ class FiberTeam {
   template <class T, size_t n>
   void take_all(T (&x)[n], int thread) const {
     for (T& number : x) number = from_lane(number, thread);
+  }
+  template <int kStride, class T, size_t n>
+  void add_all(T (&x)[n]) const {
+    for (int d = kThreads / 2; d >= kStride; d /= 2) {
+      for (T& number : x) number = number + exchanged(number, d);
+    }
   }
 
  private:
@@ -61,6 +68,15 @@ class FiberWarps {
     thread_.sync();
     for (size_t i = 0; i < n; ++i) x[i] = from[i];
     turn_ = 1 - turn_;
+  }
+  template <int kStride, size_t n>
+  void add_all(T (&x)[n]) {
+    for (int d = static_cast<int>(kThreads) / 2; d >= kStride; d /= 2) {
+      T other[n];
+      for (size_t i = 0; i < n; ++i) other[i] = x[i];
+      exchange_all(other, d);
+      for (size_t i = 0; i < n; ++i) x[i] = x[i] + other[i];
+    }
   }
 
  private:

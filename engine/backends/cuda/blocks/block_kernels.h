@@ -3,7 +3,7 @@
 //   placed_jacobi_kernel   U, S, V of k x k matrices          algorithms/blocks/placed_jacobi.h
 //   block_reduce_kernel    triangles of matrices with m != n  algorithms/blocks/block_qr.h
 //   block_expand_kernel    X = Q X_k
-//   shift_kernel, quotients_kernel    before and behind placed_jacobi_kernel: Hermitian matrices   blocks/hermitian_stages.h
+//   shift_kernel, quotients_kernel    before and behind singular vectors: Hermitian matrices   blocks/hermitian_stages.h
 //
 // Columns of X and Y are in registers as long as there is room. Y of k > 64 is in shared memory (f64, c64). Both are in
 // the workspace where nothing else holds them (c128, k > 64). Workspace is for the blocks that run at once.
@@ -15,6 +15,7 @@
 #include "engine/algorithms/blocks/block_qr.h"
 #include "engine/algorithms/blocks/hermitian_stages.h"
 #include "engine/algorithms/blocks/placed_jacobi.h"
+#include "engine/backends/cuda/bidiagonal/bidiagonal_launch.h"
 #include "engine/backends/cuda/blocks/block_launch.h"
 #include "engine/backends/cuda/device/launch_context.h"
 #include "engine/backends/cuda/device/teams.h"
@@ -146,7 +147,7 @@ struct HermitianMemory {
   using T = typename E::Scalar;
 
   HermitianMemory(int k, int64_t count, Carver* carver)
-      : blocks(std::min(count, kWorkspaceBlocks)),
+      : blocks(std::min(count, kHermitianBlocks)),
         b(carver->take<E>(count * k * k)),
         u(carver->take<E>(count * k * k)),
         numbers(carver->take<T>(count * scalar::ShiftedHermitian<E>::numbers(k))),
@@ -253,10 +254,12 @@ void BlockLaunch<E>::decompose(Launch* launch, const VectorsCall<E>& call, Place
 }
 
 template <class E>
-int64_t BlockLaunch<E>::hermitian_workspace_bytes(int k, int64_t count) {
+int64_t BlockLaunch<E>::hermitian_workspace_bytes(Method method, int k, int64_t count) {
   Carver carver(nullptr);
   (void)HermitianMemory<E>(k, count, &carver);
-  return static_cast<int64_t>(carver.used()) + workspace_bytes(k, PlacedParts::kLeft, count);
+  return static_cast<int64_t>(carver.used()) + (method == Method::kBidiagonal
+                                                    ? BidiagonalLaunch<E>::workspace_bytes(k, count)
+                                                    : workspace_bytes(k, PlacedParts::kLeft, count));
 }
 
 template <class E>
@@ -270,7 +273,9 @@ void BlockLaunch<E>::hermitian(Launch* launch, const HermitianCall<E>& call, voi
   vectors.square.a = reinterpret_cast<const T*>(memory.b);
   vectors.square.row_major = false;
   vectors.square.values = memory.values;
-  decompose(launch, vectors, PlacedParts::kLeft, static_cast<char*>(workspace) + carver.used());
+  char* const rest = static_cast<char*>(workspace) + carver.used();
+  call.method == Method::kBidiagonal ? BidiagonalLaunch<E>::decompose(launch, vectors, rest)
+                                     : decompose(launch, vectors, PlacedParts::kLeft, rest);
   launch->operator()<quotients_kernel<E>>(blocks, kFinishBlockTeam, 0, call, memory);
 }
 

@@ -61,6 +61,13 @@ class WarpPart {
   __device__ __forceinline__ void exchange_all(T (&x)[n], int distance) const {
     SVD_UNROLL for (int i = 0; i < n; ++i) x[i] = exchanged(x[i], distance);
   }
+  // x := the sum of those of all threads whose numbers differ by multiples of kStride: a tree.
+  template <int kStride, class T, int n>
+  __device__ __forceinline__ void add_all(T (&x)[n]) const {
+    SVD_UNROLL for (int d = kThreads / 2; d >= kStride; d /= 2) {
+      SVD_UNROLL for (int i = 0; i < n; ++i) x[i] = x[i] + exchanged(x[i], d);
+    }
+  }
   template <class T, int n>
   __device__ __forceinline__ void take_all(T (&x)[n], int thread) const {
     SVD_UNROLL for (int i = 0; i < n; ++i) x[i] = from_lane(x[i], thread);
@@ -91,8 +98,53 @@ class SeveralWarps {
     post(x);
     read(x, thread);
   }
+  // x := the sum of those of all threads whose numbers differ by multiples of kStride: a tree. Each warp adds some of the
+  // numbers for all. So there are two barriers, and not one for each level of the tree.
+  template <int kStride, int n>
+  __device__ __forceinline__ void add_all(T (&x)[n]) {
+    static_assert(kStride <= 32);
+    if constexpr (kWarps == 2) {
+      T other[n];
+      SVD_UNROLL for (int i = 0; i < n; ++i) other[i] = x[i];
+      exchange_all(other, 32);
+      SVD_UNROLL for (int i = 0; i < n; ++i) x[i] = within_warp<kStride>(x[i] + other[i]);
+      return;
+    }
+    post(x);
+    __syncthreads();
+    if constexpr (n == 1) {
+      x[0] = within_warp<kStride>(over_warps(mail_ + turn_));
+      turn_ = kHalf - turn_;
+    } else {
+      const int warp = index() / 32, lane = index() % 32;
+      T* const sums = mail_ + kHalf - turn_;
+      SVD_UNROLL for (int first = 0; first < n; first += kWarps) {
+        const int i = first + warp;
+        if (i >= n) continue;
+        const T sum = within_warp<kStride>(over_warps(mail_ + turn_ + i * kThreads));
+        if (lane < kStride) sums[i * kStride + lane] = sum;
+      }
+      __syncthreads();
+      SVD_UNROLL for (int i = 0; i < n; ++i) x[i] = sums[i * kStride + lane % kStride];
+    }
+  }
 
  private:
+  static constexpr int kWarps = kThreads / 32;
+  // The sum of what these threads of all warps posted: a tree.
+  __device__ __forceinline__ T over_warps(const T* posted) const {
+    T s[kWarps];
+    SVD_UNROLL for (int w = 0; w < kWarps; ++w) s[w] = posted[32 * w + index() % 32];
+    SVD_UNROLL for (int half = kWarps / 2; half > 0; half /= 2) {
+      SVD_UNROLL for (int w = 0; w < half; ++w) s[w] = s[w] + s[w + half];
+    }
+    return s[0];
+  }
+  template <int kStride>
+  __device__ __forceinline__ T within_warp(T x) const {
+    SVD_UNROLL for (int d = 16; d >= kStride; d /= 2) x = x + exchanged(x, d);
+    return x;
+  }
   template <int n>
   __device__ __forceinline__ void post(const T (&x)[n]) {
     static_assert(n <= kMail);

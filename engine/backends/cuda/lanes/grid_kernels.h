@@ -37,9 +37,12 @@ struct BidiagonalGrid {
   }
 };
 
-template <class E, int K>
-__global__ void __launch_bounds__(BidiagonalGrid<E, K>::kBlock)
-    grid_bidiagonalize_kernel(const SquareCall<typename E::Scalar> call, const Between<typename E::Scalar> to) {
+// One matrix by the threads of a grid. One thread calls diagonal(m, j, x) and superdiagonal(m, j, x) for matrix m.
+// reflectors_of(m, is_own): as BidiagonalizeInRegisters takes them; nothing may be written if m is not the team's own.
+template <class E, int K, class Diagonal, class Superdiagonal, class ReflectorsOf>
+__device__ __forceinline__ void grid_bidiagonalize(const SquareCall<typename E::Scalar>& call,
+                                                   const Between<typename E::Scalar>& to, Diagonal diagonal,
+                                                   Superdiagonal superdiagonal, ReflectorsOf reflectors_of) {
   using Grid = BidiagonalGrid<E, K>;
   using Algorithm = typename Grid::Algorithm;
   using T = typename E::Scalar;
@@ -67,13 +70,24 @@ __global__ void __launch_bounds__(BidiagonalGrid<E, K>::kBlock)
     to.exponent[m] = exponent.v + (call.exponents == nullptr ? T(0) : call.exponents[m * k]);
     to.state[m] = T(finite ? kOkState : kNonFiniteState);
   }
-  const auto diagonal = [&](int j, Lane<T> x) {
-    if (writes) to.q[j * call.count + m] = x.v;
-  };
-  const auto superdiagonal = [&](int j, Lane<T> x) {
-    if (writes) to.e[j * call.count + m] = x.v;
-  };
-  algorithm.run(a, diagonal, superdiagonal);
+  algorithm.run(
+      a,
+      [&](int j, Lane<T> x) {
+        if (writes) diagonal(m, j, x);
+      },
+      [&](int j, Lane<T> x) {
+        if (writes) superdiagonal(m, j, x);
+      },
+      reflectors_of(m, number < call.count));
+}
+
+template <class E, int K>
+__global__ void __launch_bounds__(BidiagonalGrid<E, K>::kBlock)
+    grid_bidiagonalize_kernel(const SquareCall<typename E::Scalar> call, const Between<typename E::Scalar> to) {
+  using T = typename E::Scalar;
+  const auto diagonal = [&](int64_t m, int j, Lane<T> x) { to.q[j * call.count + m] = x.v; };
+  const auto superdiagonal = [&](int64_t m, int j, Lane<T> x) { to.e[j * call.count + m] = x.v; };
+  grid_bidiagonalize<E, K>(call, to, diagonal, superdiagonal, [](int64_t, bool) { return scalar::NoReflectors(); });
 }
 
 }  // namespace svdserve::cuda

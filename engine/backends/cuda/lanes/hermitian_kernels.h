@@ -16,8 +16,8 @@ namespace svdserve::cuda {
 template <class E>
 struct HermitianCall {
   SquareCall<typename E::Scalar> square;  // values: all k a matrix
-  bool tridiagonal;                       // the method; k <= kLargestTridiagonal
-  bool upper;                             // the triangle that counts
+  Method method;
+  bool upper;  // the triangle that counts
   Columns<E> u;
 };
 
@@ -267,7 +267,7 @@ template <class E>
 void launch_hermitian(Launch* launch, const HermitianCall<E>& call) {
   static_assert(kLargestTridiagonal <= kLargestLaneVectors);
   const int k = call.square.k;
-  if (call.tridiagonal) return launch_lane_hermitian<E, 1, true>(launch, call);
+  if (call.method == Method::kTridiagonal) return launch_lane_hermitian<E, 1, true>(launch, call);
   if (k <= kLargestLaneVectors) return launch_lane_hermitian<E, 1, false>(launch, call);
   if (k <= 8) return launch_team_hermitian<E, 8>(launch, call);
   k <= 16 ? launch_team_hermitian<E, 16>(launch, call) : launch_team_hermitian<E, 32>(launch, call);

@@ -24,7 +24,7 @@ class ValuesLaunch {
 
   // Takes the memory of `count` matrices from `carver`. A shape that thread blocks decompose has none.
   ValuesLaunch(const BatchShape& shape, int64_t count, Carver* carver) : method_(shape.plan.method), k_(shape.k) {
-    if (shape.by_blocks()) return;
+    if (shape.by_blocks() || shape.by_rows()) return;
     if (method_ == Method::kBisection || !in_lanes() || (method_ == Method::kBidiagonal && is_split(k_))) {
       between_ = {carver->take<T>(count * k_), carver->take<T>(count * k_), carver->take<T>(count),
                   carver->take<T>(count)};

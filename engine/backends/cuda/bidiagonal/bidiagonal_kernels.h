@@ -1,0 +1,446 @@
+// U, S and V of k x k matrices by bidiagonalization, 33 <= k <= 128 (c128: 96):
+//
+//   reduce_kernel        A = Q B P^H                     algorithms/blocks/bidiagonalize_in_registers.h, a grid of threads
+//   reflect_rows_kernel  rows of Q and P                 algorithms/blocks/vector_rows.h, some threads a row
+//   sweep_kernel         B = U_B S V_B^T, rotations      algorithms/lanes/golub_kahan.h, a thread a matrix
+//   rotate_rows_kernel   rows of U and V, a thread each or two, and their way out
+//   finish_kernel        S in order                      lanes/finish_kernel.h
+//
+// Sweeps and rotations take turns: rotations have room for a part of a matrix's. A round without work costs two launches.
+#ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_BIDIAGONAL_BIDIAGONAL_KERNELS_H_
+#define SVDSERVE_ENGINE_BACKENDS_CUDA_BIDIAGONAL_BIDIAGONAL_KERNELS_H_
+
+#include <cuda_pipeline_primitives.h>
+
+#include <algorithm>
+
+#include "engine/algorithms/blocks/vector_rows.h"
+#include "engine/algorithms/lanes/golub_kahan.h"
+#include "engine/backends/cuda/bidiagonal/bidiagonal_launch.h"
+#include "engine/backends/cuda/lanes/element_access.h"
+#include "engine/backends/cuda/lanes/finish_kernel.h"
+#include "engine/backends/cuda/lanes/grid_kernels.h"
+
+namespace svdserve::cuda {
+
+// One side of matrices that are decomposed at once: U or V. Arrays have a part for each matrix.
+template <class E>
+struct VectorSide {
+  using T = typename E::Scalar;
+  E* reflectors;                              // k a matrix, of padded_row(k) elements each
+  T* g;                                       // k
+  E* phases;                                  // k; before the first sweep the diagonal or superdiagonal of B
+  E* rows;                                    // k x k: element i of row r at i * k + r
+  scalar::PlaneRotation<Lane<T>>* rotations;  // rotation_capacity(k), of this round
+
+  VectorSide(int k, int64_t count, Carver* carver)
+      : reflectors(carver->take<E>(count * k * scalar::padded_row(k))),
+        g(carver->take<T>(count * k)),
+        phases(carver->take<E>(count * k)),
+        rows(carver->take<E>(count * k * k)),
+        rotations(carver->take<scalar::PlaneRotation<Lane<T>>>(count * rotation_capacity(k))) {}
+};
+
+template <class E>
+struct BidiagonalMemory {
+  using T = typename E::Scalar;
+  static int most_groups(int k) { return rotation_capacity(k) / scalar::RotationGroup::rotations(1) + 1; }
+
+  VectorSide<E> left, right;
+  Between<T> between;  // q: the values; e is not used
+  Lane<T>*d, *e;       // k: B while it is swept, and its bound behind e
+  int groups_most;
+  int32_t* last;    // groups_most: the last column of each group of this round
+  int32_t* groups;  // 1: of this round
+  int32_t* high;    // 1: the row at which sweeps go on
+  int32_t* round;   // 1: in which it was done, or kOpen
+
+  static constexpr int32_t kOpen = -1;
+
+  BidiagonalMemory(int k, int64_t count, Carver* carver)
+      : left(k, count, carver),
+        right(k, count, carver),
+        between{carver->take<T>(count * k), nullptr, carver->take<T>(count), carver->take<T>(count)},
+        d(carver->take<Lane<T>>(count * k)),
+        e(carver->take<Lane<T>>(count * (k + 1))),
+        groups_most(most_groups(k)),
+        last(carver->take<int32_t>(count * groups_most)),
+        groups(carver->take<int32_t>(count)),
+        high(carver->take<int32_t>(count)),
+        round(carver->take<int32_t>(count)) {}
+};
+
+// --- A = Q B P^H ---------------------------------------------------------------------------------------------------
+
+template <class E>
+struct ReflectorsInMemory {
+  using L = typename E::Lane;
+  static constexpr bool kWanted = true;
+  const BidiagonalMemory<E>& memory;
+  int64_t m;
+  int k, pitch;
+  bool writes;
+
+  __device__ __forceinline__ void left(int j, int i, const E& h) const { put(memory.left, j, i, h); }
+  __device__ __forceinline__ void right(int j, int i, const E& h) const { put(memory.right, j, i, h); }
+  __device__ __forceinline__ void left_end(int j, L g, const E& b) const { end(memory.left, j, g, b); }
+  __device__ __forceinline__ void right_end(int j, L g, const E& b) const { end(memory.right, j, g, b); }
+
+ private:
+  __device__ __forceinline__ void put(const VectorSide<E>& side, int j, int i, const E& h) const {
+    if (writes && i < pitch) store_element(h, side.reflectors + (m * k + j) * pitch + i);
+  }
+  __device__ __forceinline__ void end(const VectorSide<E>& side, int j, L g, const E& b) const {
+    if (!writes) return;
+    side.g[m * k + j] = g.v;
+    store_element(b, side.phases + m * k + j);
+  }
+};
+
+template <class E, int K>
+__global__ void __launch_bounds__(BidiagonalGrid<E, K>::kBlock)
+    reduce_kernel(const SquareCall<typename E::Scalar> call, const BidiagonalMemory<E> memory) {
+  using L = typename E::Lane;
+  const auto nothing = [](int64_t, int, L) {};
+  const int k = call.k, pitch = scalar::padded_row(k);
+  grid_bidiagonalize<E, K>(call, memory.between, nothing, nothing, [&](int64_t m, bool is_own) {
+    return ReflectorsInMemory<E>{memory, m, k, pitch, is_own};
+  });
+}
+
+// --- a thread a matrix ---------------------------------------------------------------------------------------------
+
+// Numbers of shared memory that a thread has, an odd number.
+constexpr int sweep_slot(int k) { return 2 * k | 1; }
+
+template <class E>
+__global__ void __launch_bounds__(32)
+    sweep_kernel(const SquareCall<typename E::Scalar> call, const BidiagonalMemory<E> memory, int round, bool is_last) {
+  using T = typename E::Scalar;
+  using L = Lane<T>;
+  const int64_t m = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (m >= call.count || (round > 0 && memory.round[m] != BidiagonalMemory<E>::kOpen)) return;
+  extern __shared__ __align__(16) unsigned char shared_bytes[];
+  const int k = call.k, capacity = rotation_capacity(k);
+  L* const d = reinterpret_cast<L*>(shared_bytes) + static_cast<int>(threadIdx.x) * sweep_slot(k);
+  L* const e = d + k;
+  L *const d_kept = memory.d + m * k, *const e_kept = memory.e + m * (k + 1);
+  L bound;
+  if (round == 0) {
+    bound = L(FloatTraits<T>::kUnitRoundoff) *
+            scalar::split_phases(k, memory.left.phases + m * k, memory.right.phases + m * k, d, e);
+    e_kept[k] = bound;
+  } else {
+    for (int i = 0; i < k; ++i) d[i] = d_kept[i];
+    for (int i = 0; i < k; ++i) e[i] = e_kept[i];
+    bound = e_kept[k];
+  }
+  scalar::RotationWriter<L> to({memory.left.rotations + m * capacity, memory.right.rotations + m * capacity,
+                                memory.last + m * memory.groups_most, capacity});
+  const int high = scalar::GolubKahan<L>(d, e, bound).run(round == 0 ? k - 1 : memory.high[m], &to);
+  memory.high[m] = high;
+  memory.groups[m] = to.groups();
+  memory.round[m] = high == 0 ? round : BidiagonalMemory<E>::kOpen;
+  for (int i = 0; i < k; ++i) d_kept[i] = d[i];
+  for (int i = 0; i < k; ++i) e_kept[i] = e[i];
+  if (high > 0 && !is_last) return;
+  if (high > 0) memory.between.state[m] = T(kNotConvergedState);
+  for (int i = 0; i < k; ++i) memory.between.q[i * call.count + m] = abs(d[i]).v;
+}
+
+// --- rows ----------------------------------------------------------------------------------------------------------
+
+// The part of a matrix that a block has: kRows rows at most, of one side. Block x of the grid has a part of a matrix, y a
+// side.
+template <class E, int kRows>
+struct RowsOfBlock {
+  static __host__ __device__ int blocks(int k) { return (k + kRows - 1) / kRows; }
+  static dim3 grid(int k, int64_t matrices, int sides) {
+    return {static_cast<unsigned>(matrices * blocks(k)), static_cast<unsigned>(sides)};
+  }
+
+  __device__ RowsOfBlock(int k, const BidiagonalMemory<E>& memory, int first_side)
+      : matrix(blockIdx.x / blocks(k)),
+        first(static_cast<int>(blockIdx.x) % blocks(k) * kRows),
+        count(min(kRows, k - first)),
+        is_left(first_side + static_cast<int>(blockIdx.y) == 0),
+        side(is_left ? memory.left : memory.right),
+        in_memory(side.rows + matrix * k * k + first) {}
+
+  const int64_t matrix;
+  const int first, count;
+  const bool is_left;
+  const VectorSide<E>& side;
+  E* const in_memory;  // element i of row r at i * k + r
+};
+
+// Rows of up to K elements. Each of some threads has reflect_bytes() of a reflector, and as much of a row or two.
+template <class E, int K>
+struct ReflectShape {
+  static constexpr int kSteps = reflect_bytes(sizeof(E)) / (static_cast<int>(sizeof(E)) * scalar::kRowStep);
+  static constexpr int kThreads = K / (kSteps * scalar::kRowStep), kTeams = kReflectBlock / kThreads;
+  using Rows = RowsOfBlock<E, kTeams*(E::kComplex ? 1 : 2)>;
+};
+
+template <class E, int K>
+__global__ void __launch_bounds__(kReflectBlock, reflect_blocks(E::kComplex, sizeof(E)))
+    reflect_rows_kernel(int k, const BidiagonalMemory<E> memory, int first_side) {
+  using L = typename E::Lane;
+  using Shape = ReflectShape<E, K>;
+  using Threads = WarpThreads<Shape::kThreads>;
+  const typename Shape::Rows rows(k, memory, first_side);
+  const int r = static_cast<int>(threadIdx.x) / Shape::kThreads, second = r + Shape::kTeams;
+  const int first = rows.is_left ? 0 : 1, pitch = scalar::padded_row(k);
+  const E* const reflectors = rows.side.reflectors + rows.matrix * k * pitch;
+  const auto* const g = rows.side.g + rows.matrix * k;
+  scalar::ReflectedRow<E, Threads, Shape::kSteps> row(Threads(), rows.first + r, rows.first + second);
+  const auto read = [&](int j, int i, E(&to)[scalar::kRowStep]) {
+    ElementRun<E, scalar::kRowStep>::load(reflectors + j * pitch + i, to);
+  };
+  row.reflect(k, k - first, first, read, [&](int j) { return L(g[j]); });
+  row.for_each([&](int i, const auto* x) {
+    if (i >= k) return;
+    if constexpr (E::kComplex) {
+      if (r < rows.count) store_element(*x, rows.in_memory + i * k + r);
+    } else {
+      if (r < rows.count) store_element(E{x->re}, rows.in_memory + i * k + r);
+      if (second < rows.count) store_element(E{x->im}, rows.in_memory + i * k + second);
+    }
+  });
+}
+
+// Rows of a block that are rotated, in shared memory. Each rotation is sent to all threads, which takes longer than 8
+// operations. So a thread has two rows where they are real, as the two parts of complex elements, which rotate alike.
+template <class E>
+class RotatedRows {
+ public:
+  using Pair = Complex<typename E::Scalar>;
+  static constexpr int kRows = kRowBlock * (E::kComplex ? 1 : 2);
+
+  static int shared_bytes(int k) {
+    return k * (kPitch * static_cast<int>(sizeof(Pair)) + static_cast<int>(sizeof(int)));
+  }
+  __device__ RotatedRows(int k, unsigned char* shared)
+      : pairs_(reinterpret_cast<Pair*>(shared)), places_(reinterpret_cast<int*>(pairs_ + k * kPitch)) {}
+
+  // Element i of the thread's row or rows.
+  __device__ __forceinline__ Pair& operator()(int i) const { return pairs_[i * kPitch + threadIdx.x]; }
+  // The same from the elements of both rows, and from that of one complex row.
+  static __device__ __forceinline__ Pair pair_of(const E& first, const E& second) {
+    if constexpr (E::kComplex) {
+      return first;
+    } else {
+      return {first.re, second.re};
+    }
+  }
+  // Element i of row r of the block.
+  __device__ __forceinline__ E element(int i, int r) const {
+    const Pair& pair = pairs_[i * kPitch + r % kRowBlock];
+    if constexpr (E::kComplex) {
+      return pair;
+    } else {
+      return {r < kRowBlock ? pair.re : pair.im};
+    }
+  }
+  // The place of column i in descending order of values.
+  __device__ __forceinline__ int& place(int i) const { return places_[i]; }
+
+ private:
+  static constexpr int kPitch = kRowBlock + 1;
+
+  Pair* const pairs_;
+  int* const places_;
+};
+
+// The columns of these rows that are wanted, in order.
+template <class E, class Rows>
+__device__ __forceinline__ void write_rows(const RotatedRows<E>& x, const Rows& rows, int k,
+                                           const Lane<typename E::Scalar>* d, bool finite, const Columns<E>& to) {
+  using T = typename E::Scalar;
+  const int lane = static_cast<int>(threadIdx.x);
+  for (int i = lane; i < k; i += kRowBlock) x.place(i) = scalar::place_of(k, i, d);
+  __syncwarp();
+  E* const data = to.data + rows.matrix * to.matrix_stride + rows.first * to.row_stride;
+  const auto put = [&](int i, int r) {
+    const int place = x.place(i);
+    if (place >= to.columns) return;
+    const Lane<T> sign(rows.is_left && d[i].v < 0 ? -1 : 1);
+    store_element(canonical(scaled(x.element(i, r), sign), to.conjugate, finite),
+                  data + r * to.row_stride + place * to.col_stride);
+  };
+  if (to.row_stride == 1) {
+    for (int i = 0; i < k; ++i) {
+      for (int r = lane; r < rows.count; r += kRowBlock) put(i, r);
+    }
+  } else {
+    for (int r = 0; r < rows.count; ++r) {
+      for (int i = lane; i < k; i += kRowBlock) put(i, r);
+    }
+  }
+}
+
+// Pieces of the rotations of one side of a matrix, as RowRotations asks for them. They come from the device's memory to
+// slots in shared memory, which takes longer than some steps. The threads of a warp copy 16 bytes each.
+template <class T>
+class RotationSlots {
+ public:
+  using Rotation = scalar::PlaneRotation<Lane<T>>;
+  using Piece = scalar::RotationPiece<Lane<T>>;
+  static constexpr int kSlots = 8, kBytes = kSlots * static_cast<int>(sizeof(Piece));
+
+  __device__ RotationSlots(const Rotation* from, void* shared) : from_(from), slots_(static_cast<Piece*>(shared)) {}
+
+  __device__ __forceinline__ void ask(int slot, int place, int steps) const {
+    constexpr int kOfVector = 16 / static_cast<int>(sizeof(Rotation)), kSteps = scalar::RotationGroup::kPieceSteps;
+    const int first = static_cast<int>(threadIdx.x) * kOfVector, sweep = first / kSteps, step = first % kSteps;
+    if (sweep < scalar::RotationGroup::kSweeps) {
+      __pipeline_memcpy_async(&slots_[slot].of[sweep][step], from_ + place + sweep * steps + step, 16);
+    }
+    __pipeline_commit();
+  }
+  __device__ __forceinline__ void ask_nothing() const { __pipeline_commit(); }
+  __device__ __forceinline__ void take(int slot, Piece* to) const {
+    __pipeline_wait_prior(kSlots - 2);
+    __syncwarp();
+    *to = slots_[slot];
+  }
+
+ private:
+  const Rotation* const from_;
+  Piece* const slots_;
+};
+
+template <class E>
+__global__ void __launch_bounds__(kRowBlock, kRotateBlocks)
+    rotate_rows_kernel(const VectorsCall<E> call, const BidiagonalMemory<E> memory, int first_side, int round,
+                       bool is_last) {
+  using T = typename E::Scalar;
+  using Slots = RotationSlots<T>;
+  using Pair = typename RotatedRows<E>::Pair;
+  extern __shared__ __align__(16) unsigned char shared_bytes[];
+  const int k = call.square.k, lane = static_cast<int>(threadIdx.x);
+  const RowsOfBlock<E, RotatedRows<E>::kRows> rows(k, memory, first_side);
+  const RotatedRows<E> x(k, shared_bytes + Slots::kBytes);
+  const int64_t m = rows.matrix;
+  const int done = memory.round[m];
+  if (done != BidiagonalMemory<E>::kOpen && done < round) return;
+  // A thread without a row takes the last one, too.
+  E* const first = rows.in_memory + min(lane, rows.count - 1);
+  E* const second = rows.in_memory + min(lane + kRowBlock, rows.count - 1);
+  SVD_ROW_LOOP for (int i = 0; i < k; ++i) {
+    const E phase = load_element(rows.side.phases + m * k + i), y = load_element(first + i * k);
+    const E z = E::kComplex ? y : load_element(second + i * k);
+    x(i) = round == 0 ? x.pair_of(scalar::product_of(y, phase), scalar::product_of(z, phase)) : x.pair_of(y, z);
+  }
+  const int32_t* const last = memory.last + m * memory.groups_most;
+  scalar::RowRotations<Pair, Slots> by(Slots(rows.side.rotations + m * rotation_capacity(k), shared_bytes));
+  by.rotate(
+      memory.groups[m], [&](int group) { return last[group]; }, [&](int i) -> Pair& { return x(i); });
+  __syncwarp();
+  if (done != BidiagonalMemory<E>::kOpen || is_last) {
+    const bool finite = static_cast<int>(memory.between.state[m]) != kNonFiniteState;
+    write_rows(x, rows, k, memory.d + m * k, finite, rows.is_left ? call.x : call.y);
+  } else {
+    for (int r = lane; r < rows.count; r += kRowBlock) {
+      for (int i = 0; i < k; ++i) store_element(x.element(i, r), rows.in_memory + i * k + r);
+    }
+  }
+}
+
+// --- launching -----------------------------------------------------------------------------------------------------
+
+// The call for `count` matrices from m on.
+template <class E>
+VectorsCall<E> part_of(const VectorsCall<E>& call, int64_t m, int64_t count) {
+  using T = typename E::Scalar;
+  VectorsCall<E> part = call;
+  SquareCall<T>& square = part.square;
+  const int64_t k = square.k;
+  square.count = count;
+  square.a += m * k * k * E::kComponents;
+  if (square.exponents != nullptr) square.exponents += m * k;
+  square.values += m * k;
+  if (square.statuses != nullptr) square.statuses += m;
+  if (part.x.data != nullptr) part.x.data += m * part.x.matrix_stride;
+  if (part.y.data != nullptr) part.y.data += m * part.y.matrix_stride;
+  return part;
+}
+
+template <class E, int K>
+void launch_reduce(Launch* launch, const SquareCall<typename E::Scalar>& call, const BidiagonalMemory<E>& memory) {
+  constexpr DType kType = E::kComplex && sizeof(typename E::Scalar) == 8 ? DType::kC128 : DType::kF64;
+  if constexpr (K <= largest_bidiagonal_on_gpu(kType)) {
+    using Grid = BidiagonalGrid<E, K>;
+    if constexpr (Grid::kFits) {
+      if (call.k <= K) {
+        return launch->operator()<reduce_kernel<E, K>>(blocks_for(call.count, Grid::kTeams), Grid::kBlock, 0, call,
+                                                       memory);
+      }
+    }
+    launch_reduce<E, K + grid_sizes(K)>(launch, call, memory);
+  }
+}
+
+template <class E, int K>
+void launch_reflect(Launch* launch, int k, int64_t count, const BidiagonalMemory<E>& memory, int first_side,
+                    int sides) {
+  launch->operator()<reflect_rows_kernel<E, K>>(ReflectShape<E, K>::Rows::grid(k, count, sides), kReflectBlock, 0, k,
+                                                memory, first_side);
+}
+
+template <class E>
+void decompose_part(Launch* launch, const VectorsCall<E>& call, const BidiagonalMemory<E>& memory) {
+  using T = typename E::Scalar;
+  constexpr int kLeast = static_cast<int>(kLargestReproducible) + grid_sizes(static_cast<int>(kLargestReproducible));
+  const SquareCall<T>& square = call.square;
+  const int k = square.k, first_side = call.x.data != nullptr ? 0 : 1;
+  const int sides = (call.x.data != nullptr ? 1 : 0) + (call.y.data != nullptr ? 1 : 0);
+  const int block = sweep_block(square.count);
+  launch_reduce<E, kLeast>(launch, square, memory);
+  if (sides > 0) {
+    k <= 64 ? launch_reflect<E, 64>(launch, k, square.count, memory, first_side, sides)
+            : launch_reflect<E, 128>(launch, k, square.count, memory, first_side, sides);
+  }
+  for (int round = 0; round < kRotationRounds; ++round) {
+    const bool is_last = round + 1 == kRotationRounds;
+    launch->operator()<sweep_kernel<E>>(blocks_for(square.count, block), block,
+                                        block * sweep_slot(k) * static_cast<int>(sizeof(T)), square, memory, round,
+                                        is_last);
+    if (sides == 0) continue;
+    launch->operator()<rotate_rows_kernel<E>>(RowsOfBlock<E, RotatedRows<E>::kRows>::grid(k, square.count, sides),
+                                              kRowBlock, RotationSlots<T>::kBytes + RotatedRows<E>::shared_bytes(k),
+                                              call, memory, first_side, round, is_last);
+  }
+  const int slot = finish_slot<T, Method::kBisection, 0>(k) * static_cast<int>(sizeof(T)), threads = finish_block(slot);
+  launch->operator()<finish_kernel<T, Method::kBisection, 0>>(blocks_for(square.count, threads), threads,
+                                                              threads * slot, square, memory.between);
+}
+
+// Matrices that are decomposed at once.
+template <class E>
+int64_t at_once(int k, int64_t count) {
+  Carver one(nullptr);
+  (void)BidiagonalMemory<E>(k, 1, &one);
+  return std::clamp<int64_t>(kBidiagonalBytes / static_cast<int64_t>(one.used()), 1, count);
+}
+
+template <class E>
+int64_t BidiagonalLaunch<E>::workspace_bytes(int k, int64_t count) {
+  Carver carver(nullptr);
+  (void)BidiagonalMemory<E>(k, at_once<E>(k, count), &carver);
+  return static_cast<int64_t>(carver.used());
+}
+
+template <class E>
+void BidiagonalLaunch<E>::decompose(Launch* launch, const VectorsCall<E>& call, void* workspace) {
+  const int k = call.square.k;
+  const int64_t count = call.square.count, step = at_once<E>(k, count);
+  Carver carver(workspace);
+  const BidiagonalMemory<E> memory(k, step, &carver);
+  for (int64_t m = 0; m < count; m += step) {
+    decompose_part(launch, part_of(call, m, std::min(step, count - m)), memory);
+  }
+}
+
+}  // namespace svdserve::cuda
+#endif  // SVDSERVE_ENGINE_BACKENDS_CUDA_BIDIAGONAL_BIDIAGONAL_KERNELS_H_

@@ -1,0 +1,314 @@
+// U, S and V by bidiagonalization, as a GPU computes them for 33 to 128 columns. The grid of
+// algorithms/blocks/bidiagonalize_in_registers.h runs on fibers, as the threads of a row do (blocks/vector_rows.h). The
+// sweeps are those of lanes/golub_kahan.h. All keep the contract, whatever the order of threads and the room for
+// rotations.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "engine/algorithms/blocks/vector_rows.h"
+#include "engine/algorithms/lanes/golub_kahan.h"
+#include "engine/algorithms/lanes/matrix_values.h"
+#include "engine/policies/cuda_tuning.h"
+#include "tests/support/numerics/bidiagonal_grid.h"
+#include "tests/support/numerics/contract.h"
+#include "tests/support/numerics/dead_lines.h"
+#include "tests/support/numerics/effort.h"
+#include "tests/support/numerics/engine_run.h"
+#include "tests/support/numerics/fiber_team.h"
+#include "tests/support/numerics/matrix_generators.h"
+#include "tests/support/numerics/reference_svd.h"
+#include "tests/support/numerics/square_factors.h"
+
+namespace svdserve::numerics {
+namespace {
+
+size_t size(int n) { return static_cast<size_t>(n); }
+
+// Q^H A P = B as the grid gives it.
+template <class E>
+struct Reduced {
+  using L = typename E::Lane;
+
+  explicit Reduced(int k)
+      : pitch(scalar::padded_row(k)),
+        left(size(k * pitch), scalar::zero_element<E>()),
+        right(left),
+        g_left(size(k), L(0)),
+        g_right(g_left),
+        diagonal(size(k), scalar::zero_element<E>()),
+        superdiagonal(diagonal) {}
+  int pitch;
+  std::vector<E> left, right;  // h_j from j * pitch on
+  std::vector<L> g_left, g_right;
+  std::vector<E> diagonal, superdiagonal;
+  L exponent{0};
+  bool finite = false;
+};
+
+template <class E>
+struct ToReduced {
+  using L = typename E::Lane;
+  static constexpr bool kWanted = true;
+  Reduced<E>* to;
+  void left(int j, int i, const E& h) const { put(&to->left, j, i, h); }
+  void right(int j, int i, const E& h) const { put(&to->right, j, i, h); }
+  void left_end(int j, L g, const E& b) const {
+    to->g_left[size(j)] = g;
+    to->diagonal[size(j)] = b;
+  }
+  void right_end(int j, L g, const E& b) const {
+    to->g_right[size(j)] = g;
+    to->superdiagonal[size(j)] = b;
+  }
+  void put(std::vector<E>* h, int j, int i, const E& x) const {
+    if (i < to->pitch) (*h)[size(j * to->pitch + i)] = x;
+  }
+};
+
+template <class E, int K, int R, int C>
+Reduced<E> reduce(const Matrix& a, uint64_t seed) {
+  using L = typename E::Lane;
+  Reduced<E> b(static_cast<int>(a.cols));
+  // Numbers that nobody writes must not matter.
+  for (E& x : b.left) x.re = L(1e30f);
+  b.right = b.left;
+  with_bidiagonal_grid<E, K, R, C>(a, seed, [&](auto& algorithm, auto& x) {
+    b.finite = algorithm.scale(x, &b.exponent);
+    algorithm.run(
+        x, [](int, L) {}, [](int, L) {}, ToReduced<E>{&b});
+  });
+  return b;
+}
+
+// Rows of one side, one after the other.
+template <class E>
+struct Rows {
+  using L = typename E::Lane;
+  struct Pieces {
+    static constexpr int kSlots = 8;
+    const scalar::PlaneRotation<L>* from;
+    scalar::RotationPiece<L>* slots;
+
+    void ask(int slot, int place, int steps) const {
+      for (int j = 0; j < scalar::RotationGroup::kSweeps; ++j) {
+        std::copy_n(from + place + j * steps, scalar::RotationGroup::kPieceSteps, slots[slot].of[j]);
+      }
+    }
+    void ask_nothing() const {}
+    void take(int slot, scalar::RotationPiece<L>* to) const { *to = slots[slot]; }
+  };
+  static constexpr int kSteps = 5;  // 4 threads have room for 80 elements
+
+  Rows(int k, const std::vector<E>& h, const std::vector<L>& g, int side, const std::vector<E>& phases)
+      : k(k), pitch(scalar::padded_row(k)), x(size(k * pitch), scalar::zero_element<E>()) {
+    constexpr int kThreads = 4, kTeams = 32 / kThreads;
+    for (int begin = 0; begin < k; begin += E::kComplex ? kTeams : 2 * kTeams) {
+      FiberBlock block(32, 0);
+      block.run([&](FiberBlock::Thread thread) {
+        // Real rows come in pairs.
+        const int r = begin + thread.index() / kThreads, s = E::kComplex ? k : r + kTeams;
+        scalar::ReflectedRow<E, FiberTeam<kThreads>, kSteps> row(FiberTeam<kThreads>(thread), r, s);
+        const auto read = [&](int j, int i, E(&to)[scalar::kRowStep]) {
+          std::copy_n(&h[size(j * pitch + i)], scalar::kRowStep, to);
+        };
+        row.reflect(k, k - side, side, read, [&](int j) { return g[size(j)]; });
+        row.for_each([&](int i, const auto* z) {
+          if (i >= k) return;
+          if constexpr (E::kComplex) {
+            if (r < k) x[size(r * pitch + i)] = *z;
+          } else {
+            if (r < k) x[size(r * pitch + i)].re = z->re;
+            if (s < k) x[size(s * pitch + i)].re = z->im;
+          }
+        });
+      });
+    }
+    for (int r = 0; r < k; ++r) {
+      for (int j = 0; j < k; ++j) {
+        E& z = x[size(r * pitch + j)];
+        z = scalar::product_of(z, phases[size(j)]);
+      }
+    }
+  }
+  void rotate(const std::vector<scalar::PlaneRotation<L>>& rotations, const std::vector<int32_t>& last, int groups) {
+    for (int r = 0; r < k; ++r) {
+      E* const row = &x[size(r * pitch)];
+      std::vector<scalar::RotationPiece<L>> slots(Pieces::kSlots);
+      scalar::RowRotations<E, Pieces> by(Pieces{rotations.data(), slots.data()});
+      by.rotate(
+          groups, [&](int group) { return last[size(group)]; }, [&](int i) -> E& { return row[i]; });
+    }
+  }
+
+  int k, pitch;
+  std::vector<E> x;
+};
+
+// capacity: room for rotations. rounds: how often it was filled.
+template <class E>
+Factors vectors_of(Reduced<E> b, DType dtype, int k, int capacity, int* rounds) {
+  using L = typename E::Lane;
+  using T = typename E::Scalar;
+  std::vector<L> d(size(k)), e(d);
+  const L largest = scalar::split_phases(k, b.diagonal.data(), b.superdiagonal.data(), d.data(), e.data());
+  Rows<E> x(k, b.left, b.g_left, 0, b.diagonal), y(k, b.right, b.g_right, 1, b.superdiagonal);
+  std::vector<scalar::PlaneRotation<L>> left(size(capacity)), right(left);
+  std::vector<int32_t> last(size(capacity));
+  Factors f{Matrix(dtype, k, k), Matrix(dtype, k, k), std::vector<double>(size(k)), MatrixStatus::kNotConverged};
+  int high = k - 1;
+  for (*rounds = 0; *rounds < 50 && high > 0; ++*rounds) {
+    scalar::RotationWriter<L> to({left.data(), right.data(), last.data(), capacity});
+    scalar::GolubKahan<L> sweeps(d.data(), e.data(), L(FloatTraits<T>::kUnitRoundoff) * largest);
+    high = sweeps.run(high, &to);
+    x.rotate(left, last, to.groups());
+    y.rotate(right, last, to.groups());
+  }
+  for (int i = 0; i < k; ++i) {
+    const int place = scalar::place_of(k, i, d.data());
+    for (int r = 0; r < k; ++r) {
+      f.u.at(r, place) = number(x.x[size(r * x.pitch + i)]) * (d[size(i)].v < 0 ? -1.0 : 1.0);
+      f.v.at(r, place) = number(y.x[size(r * y.pitch + i)]);
+    }
+  }
+  for (L& s : d) s = abs(s);
+  const auto exponent = [&](int) { return b.exponent; };
+  const L status = scalar::finish_values(scalar::RuntimeSize{k}, exponent, scalar::ScalarMask{b.finite},
+                                         scalar::ScalarMask{high != 0}, d.data());
+  f.status = static_cast<MatrixStatus>(static_cast<int>(status.v));
+  for (int i = 0; i < k; ++i) f.s[size(i)] = d[size(i)].v;
+  return f;
+}
+
+void expect_contract(const Matrix& a, const Factors& f, const std::string& where) {
+  const int64_t k = a.cols;
+  const RealType real = real_type(a.dtype);
+  const Plan plan = plan_of({k, k, a.dtype, Order::kRowMajor}, {.vectors = Vectors::kThin});
+  EXPECT_EQ(check(plan, f.s, f.status, reference_singular_values(a)).failure, "") << where;
+  const auto units = static_cast<long double>(k) * real.unit_roundoff;
+  EXPECT_LE(orthogonality(f.u) / units, 4) << where;  // 10 are promised
+  EXPECT_LE(orthogonality(f.v) / units, 4) << where;
+  double largest = 0;
+  for (const auto& z : a.elements) largest = std::max({largest, std::abs(z.real()), std::abs(z.imag())});
+  // Values that overflow, or that denormals round, make no residual.
+  if (f.status != MatrixStatus::kOk || largest < real.smallest_normal / real.unit_roundoff) return;
+  EXPECT_LE(residual(a, f) / units, 10) << where;
+}
+
+template <class Element_, int K_, int R_, int C_>
+struct Shape {
+  using Element = Element_;
+  static constexpr int K = K_, R = R_, C = C_;
+};
+
+template <class S>
+class BidiagonalVectors : public testing::Test {
+ protected:
+  using E = typename S::Element;
+  static constexpr DType kType = dtype_of<E>();
+
+  static void test_matrix(const Matrix& a, const std::string& what) {
+    const int k = static_cast<int>(a.cols);
+    const std::string where = std::string(name(kType)) + " " + what + " k = " + std::to_string(k);
+    const Reduced<E> b = reduce<E, S::K, S::R, S::C>(a, 0);
+    int rounds = 0, fewer = 0;
+    const Factors f = vectors_of(b, kType, k, 4 * k * k + 200, &rounds);
+    EXPECT_LE(rounds, 1) << where;
+    // Room for two groups or three at once.
+    EXPECT_EQ(f, vectors_of(b, kType, k, 2 * scalar::RotationGroup::rotations(k), &fewer)) << where;
+    EXPECT_GE(fewer, rounds);
+    if (what == name(Kind::kNormal)) {
+      EXPECT_GE(fewer, 2);
+      EXPECT_EQ(f, vectors_of(reduce<E, S::K, S::R, S::C>(a, 7), kType, k, 4 * k * k + 200, &rounds));
+    }
+    expect_contract(a, f, where);
+  }
+};
+using Shapes =
+    testing::Types<Shape<Real<double>, 48, 8, 4>, Shape<Real<float>, 40, 4, 4>, Shape<Complex<float>, 48, 8, 8>,
+                   Shape<Complex<double>, 40, 8, 8>, Shape<Real<float>, 80, 16, 16>>;
+TYPED_TEST_SUITE(BidiagonalVectors, Shapes);
+
+TYPED_TEST(BidiagonalVectors, DeadAndRepeatedLinesKeepTheContract) {
+  const int k = TypeParam::K < 80 ? TypeParam::K - 1 : 66;
+  const Matrix a = generate(Kind::kNormal, this->kType, k, k, 3);
+  this->test_matrix(with_dead_lines(a, {.rows = k / 2}), "dead rows");
+  this->test_matrix(with_dead_lines(a, {.rows = k / 2, .cols = k - 3, .copies = true}), "repeated lines");
+}
+
+TYPED_TEST(BidiagonalVectors, WhatIsNotFiniteIsSaid) {
+  const int k = 34;
+  for (const Poison poison : {Poison::kInfinity, Poison::kQuietNan}) {
+    Matrix a = generate(Kind::kNormal, this->kType, k, k, 1);
+    a.at(k - 1, 1) = poison_value(poison);
+    int rounds = 0;
+    const Factors f = vectors_of(reduce<typename TypeParam::Element, TypeParam::K, TypeParam::R, TypeParam::C>(a, 0),
+                                 this->kType, k, 4 * k * k, &rounds);
+    EXPECT_EQ(f.status, MatrixStatus::kNonFinite);
+  }
+}
+
+// Bidiagonal matrices that sweeps find hard: values of any size at either end, zeros, clusters, neighbours alike.
+template <class T>
+void test_hard_forms(int k) {
+  using E = Real<T>;
+  struct Form {
+    const char* name;
+    std::function<double(int)> diagonal, superdiagonal;
+  };
+  const auto one = [](int) { return 1.0; };
+  const auto down = [](int i) { return std::pow(0.7, i); };
+  const auto up = [k](int i) { return std::pow(0.7, k - i); };
+  const auto mixed = [k](int i) { return std::pow(10, -20.0 * (i * 7 % k) / k); };
+  const auto wilkinson = [k](int i) { return 0.1 * std::abs(i - k / 2); };
+  const Form forms[] = {{"ones", one, one},
+                        {"down", down, down},
+                        {"up", up, up},
+                        {"zeros", [](int i) { return i % 3 ? 1.0 : 0.0; }, one},
+                        {"only zeros", [](int) { return 0.0; }, mixed},
+                        {"zero at the end", [k](int i) { return i < k - 1 ? 1.0 : 0.0; }, one},
+                        {"mixed", mixed, up},
+                        {"cluster", one, [](int) { return 1e-6; }},
+                        {"pairs", one, [](int i) { return i % 2 ? 1e-3 : 1.0; }},
+                        {"Wilkinson", wilkinson, one},
+                        {"small cluster", [](int i) { return i == 0 ? 1.0 : 1e-9; }, [](int) { return 1e-10; }},
+                        {"tiny", [](int i) { return i == 0 ? 1.0 : 1e-40; }, [](int) { return 1e-40; }}};
+  for (const Form& form : forms) {
+    Reduced<E> b(k);  // no reflectors
+    Matrix a(dtype_of<E>(), k, k);
+    for (int i = 0; i < k; ++i) {
+      b.diagonal[size(i)].re = scalar::ScalarLane<T>(static_cast<T>(form.diagonal(i)));
+      if (i + 1 < k) b.superdiagonal[size(i)].re = scalar::ScalarLane<T>(static_cast<T>(form.superdiagonal(i)));
+      a.at(i, i) = number(b.diagonal[size(i)]);
+      if (i + 1 < k) a.at(i, i + 1) = number(b.superdiagonal[size(i)]);
+    }
+    b.finite = true;
+    int rounds = 0;
+    const Factors f = vectors_of(b, a.dtype, k, cuda::rotation_capacity(std::max(k, 33)), &rounds);
+    EXPECT_LE(rounds, cuda::kRotationRounds / 2) << form.name << " k = " << k;
+    expect_contract(a, f, form.name);
+  }
+}
+
+TEST(GolubKahan, HardFormsKeepTheContract) {
+  for (const int k : {1, 2, 3, 33, is_long_run() ? 128 : 64}) {
+    test_hard_forms<double>(k);
+    test_hard_forms<float>(k);
+  }
+}
+
+// In an ordinary run the largest grid has no kinds that differ in the range of their numbers alone.
+TYPED_TEST(BidiagonalVectors, EveryKindKeepsTheContract) {
+  const int k = is_long_run() || TypeParam::K < 80 ? TypeParam::K - 3 : 67;
+  for (const Kind kind : kinds(this->kType)) {
+    const bool usual = k < 48 || kind == Kind::kNormal || kind == Kind::kLowRank || kind == Kind::kDuplicates;
+    if (is_long_run() || usual) this->test_matrix(generate(kind, this->kType, k, k, 5), name(kind));
+  }
+}
+
+}  // namespace
+}  // namespace svdserve::numerics
