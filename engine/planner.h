@@ -101,6 +101,11 @@ inline bool is_side_by_side(const Plan& plan) {
   if (k > largest_in_thread_block(p.dtype)) return true;
   return makes_vectors(plan) && is_faster_side_by_side(p.dtype, k);
 }
+// On a GPU: vectors by bidiagonalization, and Hermitian matrices by them (backends/cuda/bidiagonal/).
+inline bool is_by_rows(const Plan& plan) {
+  return plan.method == Method::kBidiagonal && values_per_matrix(plan.problem) > kLargestReproducible &&
+         makes_vectors(plan);
+}
 constexpr int side_by_side_pair_columns(int64_t k, bool complex) { return k <= 256 || complex ? 64 : 128; }
 
 // The error of a request, for the caller's eyes. `field` is rows, cols, or of Options; "mimo.snr_db".

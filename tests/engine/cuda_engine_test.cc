@@ -536,6 +536,20 @@ TEST_P(CudaEngineTest, PiecesOfMatricesSideBySide) {
   expect_quiet();
 }
 
+// So may that of vectors by bidiagonalization.
+TEST_P(CudaEngineTest, PiecesOfHermitianMatricesBeyondTheLimitOfEqualBits) {
+  const Plan plan =
+      *make_plan({64, 64, DType::kF64, Order::kRowMajor}, {.decomposition = Decomposition::kHermitian}).plan;
+  ASSERT_TRUE(is_by_rows(plan));
+  control_.set_workspace_per_matrix(uint64_t{400} << 10);
+  const auto engine = open();
+  const auto slot = static_cast<int64_t>(kLeastSlotBytes / matrix_bytes(plan.problem));
+  const Batch batch(plan, {slot, slot}, 5);
+  batch.expect_done(engine->execute(0, plan, batch.segments()));
+  EXPECT_EQ(control_.observed().launches, 2);
+  expect_quiet();
+}
+
 TEST_P(CudaEngineTest, StatusesAreFetchedForThePiecesThatHaveThem) {
   const Plan plan = plan_of(kSmall);
   set_piece(64);

@@ -11,8 +11,9 @@ namespace {
 
 // A run below this is copied: to ask whether it is pinned costs as much.
 constexpr uint64_t kLeastInPlaceBytes = 256 * 1024;
-// Matrices side by side: the workspace to which a slot may grow, enough for the operands that fit a slot.
-constexpr uint64_t kSideBySideWorkspace = uint64_t{256} << 20;
+// The workspace to which a slot may grow for matrices side by side, and for vectors by bidiagonalization. It is enough for
+// the operands that fit a slot. Both take nearly as long for fewer matrices.
+constexpr uint64_t kLargeWorkspace = uint64_t{256} << 20;
 
 // Operands of a batch, in a segment.
 struct Operands {
@@ -166,7 +167,7 @@ int64_t CudaLane::matrices_per_piece(const Plan& plan) const {
   const int64_t group = plan.outputs.group;
   int64_t groups = static_cast<int64_t>(size_.in / (operand_bytes(plan) * static_cast<uint64_t>(group)));
   SlotSize most = size_;
-  if (is_side_by_side(plan)) most.workspace = std::max(most.workspace, kSideBySideWorkspace);
+  if (is_side_by_side(plan) || is_by_rows(plan)) most.workspace = std::max(most.workspace, kLargeWorkspace);
   while (groups > 1 && !most.holds(size_of(plan, groups * group))) groups = groups * 7 / 8;
   return std::max<int64_t>(groups, 1) * group;
 }

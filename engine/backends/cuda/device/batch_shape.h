@@ -29,7 +29,7 @@ struct BatchShape {
   bool is_large() const { return k > kLargestReproducible; }
   bool by_blocks() const { return is_large() && plan.method != Method::kBidiagonal; }
   // U, S and V by bidiagonalization, and with it Hermitian matrices.
-  bool by_rows() const { return is_large() && plan.method == Method::kBidiagonal && (with_vectors() || hermitian()); }
+  bool by_rows() const { return is_by_rows(plan); }
   // Too large for a thread block.
   bool side_by_side() const { return is_side_by_side(plan); }
   // Whether consecutive elements of an operand are a row of T: a row of a row-major tall matrix, or a column of a
