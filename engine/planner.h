@@ -86,7 +86,7 @@ inline bool is_blocked_batch(const Plan& plan) {
 }
 // The k of packs are smaller.
 inline constexpr int64_t kPackLimit = kLeastBlockedOfValues;
-// On a GPU, the largest k of vectors that a thread block computes in registers and shared memory. Complex numbers of two
+// JACOBI on a GPU: the largest k of vectors that a thread block computes in registers and shared memory. Complex numbers of two
 // doubles have no room there beyond 64. Larger matrices are decomposed side by side (backends/cuda/side_by_side/), by
 // pairs of blocks of side_by_side_pair_columns() columns together.
 constexpr int64_t largest_in_thread_block(DType dtype) { return dtype == DType::kC128 ? 64 : kLargestInLanes; }

@@ -5,7 +5,7 @@
 //   m != n        tall/tall_launch.h      to k x k triangles with exponents, then as square matrices
 //   k > 32        blocks/block_launch.h   but for BIDIAGONAL; a matrix with m != n is one tile
 //                 bidiagonal/bidiagonal_launch.h   BIDIAGONAL with vectors
-//   k > 128       side_by_side/side_by_side_launch.h   likewise, of any m and n; c128 from k > 64, f64 from k > 120 on
+//   k > 128       side_by_side/side_by_side_launch.h   likewise, of any m and n; JACOBI of some smaller k, too
 //   Hermitian     lanes/hermitian_kernels.h, or blocks/block_launch.h; then finish/finishing_kernels.h
 //   general       general/general_launch.h
 //   vectors       lanes/vectors_launch.h  then Q times X, and finish/finishing_kernels.h
