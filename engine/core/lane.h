@@ -105,8 +105,8 @@ struct ScalarLane {
     return ScalarLane(std::sqrt(a.v));
 #endif
   }
-  // 1 / sqrt(a) in the range of sqrt_in_range(), to two units of roundoff: half the time of a root and a reciprocal. The
-  // last bit differs between CPU and GPU. So it is for matrices beyond kLargestReproducible alone.
+  // 1 / sqrt(a) in the range of sqrt_in_range(), to two units of roundoff: a chain of fewer operations than a root and
+  // a reciprocal. The last bit differs between CPU and GPU. So it is for matrices beyond kLargestReproducible alone.
   friend SVD_HD ScalarLane inverse_sqrt_in_range(ScalarLane a) {
 #if defined(__CUDA_ARCH__)
     if constexpr (sizeof(T) == 4) {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -199,12 +200,6 @@ void expect_contract(const Matrix& a, const Factors& f, const std::string& where
   EXPECT_LE(residual(a, f) / units, 10) << where;
 }
 
-template <class Element_, int K_, int R_, int C_>
-struct Shape {
-  using Element = Element_;
-  static constexpr int K = K_, R = R_, C = C_;
-};
-
 template <class S>
 class BidiagonalVectors : public testing::Test {
  protected:
@@ -228,9 +223,9 @@ class BidiagonalVectors : public testing::Test {
     expect_contract(a, f, where);
   }
 };
-using Shapes =
-    testing::Types<Shape<Real<double>, 48, 8, 4>, Shape<Real<float>, 40, 4, 4>, Shape<Complex<float>, 48, 8, 8>,
-                   Shape<Complex<double>, 40, 8, 8>, Shape<Real<float>, 80, 16, 16>>;
+using Shapes = testing::Types<GridShape<Real<double>, 48, 8, 4>, GridShape<Real<float>, 40, 4, 4>,
+                              GridShape<Complex<float>, 48, 8, 8>, GridShape<Complex<double>, 40, 8, 8>,
+                              GridShape<Real<float>, 80, 16, 16>>;
 TYPED_TEST_SUITE(BidiagonalVectors, Shapes);
 
 TYPED_TEST(BidiagonalVectors, DeadAndRepeatedLinesKeepTheContract) {
@@ -298,6 +293,56 @@ TEST(GolubKahan, HardFormsKeepTheContract) {
   for (const int k : {1, 2, 3, 33, is_long_run() ? 128 : 64}) {
     test_hard_forms<double>(k);
     test_hard_forms<float>(k);
+  }
+}
+
+// Rounds that sweeps take for random, graded and clustered forms, scaled as the grid scales matrices.
+template <class T>
+int rounds_of(int k, std::mt19937_64* random) {
+  using L = scalar::ScalarLane<T>;
+  std::uniform_real_distribution<double> uniform(0, 1);
+  std::normal_distribution<double> normal;
+  const double ratio = uniform(*random), small = std::pow(10, -12 * uniform(*random));
+  const auto number_of = [&](uint64_t kind, int i) {
+    const double graded = std::pow(ratio, kind == 1 ? i : k - i), spread = std::pow(10, -16 * uniform(*random));
+    const double numbers[] = {normal(*random),
+                              graded,
+                              graded,
+                              1,
+                              1 + small * normal(*random),
+                              small * normal(*random),
+                              uniform(*random) < 0.3 ? 0 : normal(*random),
+                              spread};
+    return numbers[kind];
+  };
+  const uint64_t of_d = (*random)() % 8, of_e = (*random)() % 8;
+  std::vector<double> d(size(k)), e(d);
+  double largest = 0;
+  for (int i = 0; i < k; ++i) {
+    d[size(i)] = number_of(of_d, i);
+    e[size(i)] = i + 1 < k ? number_of(of_e, i) : 0;
+    largest = std::max({largest, std::abs(d[size(i)]), std::abs(e[size(i)])});
+  }
+  std::vector<L> d_scaled, e_scaled;
+  for (const double x : d) d_scaled.push_back(L(static_cast<T>(x / largest)));
+  for (const double x : e) e_scaled.push_back(L(static_cast<T>(x / largest)));
+  const int capacity = cuda::rotation_capacity(k);
+  std::vector<scalar::PlaneRotation<L>> left(size(capacity)), right(left);
+  std::vector<int32_t> last(size(capacity));
+  int rounds = 0;
+  for (int high = k - 1; high > 0 && rounds < 50; ++rounds) {
+    scalar::RotationWriter<L> to({left.data(), right.data(), last.data(), capacity});
+    high = scalar::GolubKahan<L>(d_scaled.data(), e_scaled.data(), L(FloatTraits<T>::kUnitRoundoff)).run(high, &to);
+  }
+  return rounds;
+}
+
+TEST(GolubKahan, RandomFormsTakeHalfOfTheRoundsAtMost) {
+  std::mt19937_64 random(11);
+  for (int trial = 0; trial < (is_long_run() ? 400000 : 500); ++trial) {
+    const int k = 33 + static_cast<int>(random() % (trial % 4 == 0 ? 96 : 20));
+    EXPECT_LE(rounds_of<double>(k, &random), cuda::kRotationRounds / 2) << k;
+    EXPECT_LE(rounds_of<float>(k, &random), cuda::kRotationRounds / 2) << k;
   }
 }
 

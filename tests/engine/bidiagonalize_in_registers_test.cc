@@ -69,12 +69,6 @@ Bidiagonal<typename E::Scalar> by_threads(const Matrix& a, uint64_t seed) {
   return b;
 }
 
-template <class Element_, int K_, int R_, int C_>
-struct Shape {
-  using Element = Element_;
-  static constexpr int K = K_, R = R_, C = C_;
-};
-
 template <class S>
 class BidiagonalizeInRegisters : public testing::Test {
  protected:
@@ -90,14 +84,13 @@ class BidiagonalizeInRegisters : public testing::Test {
     EXPECT_EQ(b, (by_threads<E, S::K, S::R, S::C>(a, 0))) << what << " k = " << a.cols << " in order";
   }
 };
-using Shapes =
-    testing::Types<Shape<Complex<double>, 8, 2, 2>, Shape<Real<float>, 16, 2, 2>, Shape<Real<double>, 16, 2, 2>,
-                   Shape<Complex<double>, 16, 4, 2>, Shape<Complex<float>, 24, 4, 4>, Shape<Complex<double>, 24, 8, 4>,
-                   Shape<Real<float>, 32, 4, 2>, Shape<Real<double>, 32, 4, 4>, Shape<Complex<double>, 32, 8, 4>,
-                   Shape<Real<double>, 16, 8, 1>, Shape<Complex<float>, 12, 2, 2>, Shape<Real<double>, 20, 4, 2>,
-                   Shape<Real<double>, 48, 8, 4>, Shape<Real<double>, 56, 8, 8>, Shape<Complex<float>, 64, 8, 8>,
-                   Shape<Complex<double>, 48, 8, 8>, Shape<Complex<double>, 64, 16, 16>,
-                   Shape<Real<float>, 80, 16, 16>>;
+using Shapes = testing::Types<
+    GridShape<Complex<double>, 8, 2, 2>, GridShape<Real<float>, 16, 2, 2>, GridShape<Real<double>, 16, 2, 2>,
+    GridShape<Complex<double>, 16, 4, 2>, GridShape<Complex<float>, 24, 4, 4>, GridShape<Complex<double>, 24, 8, 4>,
+    GridShape<Real<float>, 32, 4, 2>, GridShape<Real<double>, 32, 4, 4>, GridShape<Complex<double>, 32, 8, 4>,
+    GridShape<Real<double>, 16, 8, 1>, GridShape<Complex<float>, 12, 2, 2>, GridShape<Real<double>, 20, 4, 2>,
+    GridShape<Real<double>, 48, 8, 4>, GridShape<Real<double>, 56, 8, 8>, GridShape<Complex<float>, 64, 8, 8>,
+    GridShape<Complex<double>, 48, 8, 8>, GridShape<Complex<double>, 64, 16, 16>, GridShape<Real<float>, 80, 16, 16>>;
 TYPED_TEST_SUITE(BidiagonalizeInRegisters, Shapes);
 
 TYPED_TEST(BidiagonalizeInRegisters, HasTheBitsOfALane) {

@@ -12,6 +12,13 @@
 
 namespace svdserve::numerics {
 
+// A grid of R x C threads for matrices of up to K columns, as a parameter of typed tests.
+template <class Element_, int K_, int R_, int C_>
+struct GridShape {
+  using Element = Element_;
+  static constexpr int K = K_, R = R_, C = C_;
+};
+
 // f(algorithm, x) in each of R C threads, in an order that depends on `seed`: x is the thread's part of the square
 // matrix a, of at most K columns.
 template <class E, int K, int R, int C, class F>
