@@ -408,7 +408,7 @@ std::vector<Flag> device_flags() {
           "auto: the CPU and every GPU that works. Or a list, joined by commas, of host (the CPU), cuda (every "
           "GPU) and cuda:N. The server does not start without a device that the list names"),
       auto_count_flag("cuda-lanes", 1, 64, &C::cuda_lanes, kDevices,
-                      "batches that each GPU computes at once. auto: 2, or 1 on a machine with little memory"),
+                      "batches that each GPU computes at once. auto: 4, or 1 on a machine with little memory"),
       bytes_flag("cuda-slot-bytes", 8 * kMiB, 8 * kMiB, kGiB, &C::cuda_slot_bytes, kDevices,
                  "operands in one of the three slots of a lane, pinned and on the GPU. Larger batches pass in pieces"),
       auto_bytes_flag("cuda-pinned-bytes", 0, kTiB, &C::cuda_pinned_bytes, kDevices,

@@ -75,7 +75,7 @@ WorkerLimits resolve_workers(const Config& config, const Machine& machine) {
   out.large_threads = given_or(config.large_threads, {"large-threads", out.threads.value, "as --threads"});
   const bool small = machine.memory_bytes.amount < 4 * kGiB;
   out.cuda_lanes = given_or(config.cuda_lanes,
-                            {"cuda-lanes", small ? 1 : 2, small ? "memory below 4GiB" : "copies overlap kernels"});
+                            {"cuda-lanes", small ? 1 : 4, small ? "memory below 4GiB" : "copies overlap kernels"});
   return out;
 }
 

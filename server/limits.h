@@ -3,7 +3,7 @@
 //   limit               derived value, for M bytes of memory and G GPUs reason
 //   threads             the cores that the process may use             a control group's quota counts
 //   large-threads       threads                                        one large matrix at a time
-//   cuda-lanes          2; 1 where M < 4 GiB                           each lane pins memory
+//   cuda-lanes          4; 1 where M < 4 GiB                           each lane pins memory
 //   max-inflight-bytes  M / 8, at most 4 GiB a GPU (4 GiB without)     4 GiB keep a device busy
 //                       without a GPU at least min(1 GiB, M / 4)       small machines serve, too
 //                       at least 2 max-message-bytes, max-batch-bytes  the largest request fits

@@ -123,6 +123,18 @@ struct ScalarLane {
     return ScalarLane(T(1) / std::sqrt(a.v));
 #endif
   }
+  // 1 / a for 1 <= a <= 2, to a unit of roundoff, where the last bit may differ between CPU and GPU.
+  friend SVD_HD ScalarLane near_reciprocal(ScalarLane a) {
+#if defined(__CUDA_ARCH__)
+    if constexpr (sizeof(T) == 8) {
+      double r;
+      asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(r) : "d"(a.v));
+      const double error = std::fma(-a.v, r, 1.0);
+      return ScalarLane(std::fma(r, std::fma(error, error, error), r));
+    }
+#endif
+    return reciprocal(a);
+  }
   // The larger and the smaller of a and b, b where a is NaN; not for zeros of unlike signs.
   friend SVD_HD ScalarLane at_least(ScalarLane a, ScalarLane b) {
 #if defined(__CUDA_ARCH__)

@@ -27,6 +27,7 @@
 // Threads of a warp take the same way to from_lane(), exchanged() and any_of_warp(), all of them to the others. The bits depend on how
 // an algorithm deals its numbers to threads, since it adds what they have.
 //
+//   OneThread              alone
 //   BlockThreads           a thread block, whole warps (backends/cuda/device/teams.h)
 //   WarpThreads<kThreads>  a team of that many threads of a warp, numbered from zero (there)
 //   FiberBlock::Thread     a block of fibers in a random order, without a GPU (tests/support/numerics)
@@ -70,6 +71,16 @@ struct Alone {
   template <class Mask>
   SVD_HD Mask any(Mask m) const {
     return m;
+  }
+};
+
+struct OneThread {
+  static SVD_HD int index() { return 0; }
+  static constexpr SVD_HD int count() { return 1; }
+  SVD_HD void sync() const {}
+  template <class T>
+  SVD_HD T from_lane(T x, int) const {
+    return x;
   }
 };
 

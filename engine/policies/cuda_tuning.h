@@ -81,11 +81,12 @@ inline constexpr int kLargeTransferThreads = 10;
 inline constexpr bool kSkipUnchangedPairs = true;
 
 // Vectors by bidiagonalization: about so many bytes of workspace for the matrices that are decomposed at once. Room for
-// rotations in a round, about half of what a random matrix takes, and the rounds after which a matrix is given up. Threads
-// of a block whose threads sweep a matrix each: few where all are at work at once.
+// rotations in a round, about half of what a random matrix takes, and the rounds after which a matrix is given up. From so
+// many matrices on a thread sweeps one by itself; threads of a block then, few where all are at work at once.
 inline constexpr int64_t kBidiagonalBytes = int64_t{2} << 30;
 constexpr int rotation_capacity(int k) { return k * k / 2 + 16 * k; }
 inline constexpr int kRotationRounds = 12;
+inline constexpr int64_t kSweptAlone = 2048;
 constexpr int sweep_block(int64_t count) { return count < 16384 ? 8 : 32; }
 // Rows: threads of a block, and the blocks that should share a multiprocessor, which decides the registers of a thread. Bytes
 // of a reflector that a thread has at once.

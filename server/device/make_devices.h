@@ -19,7 +19,7 @@ struct DeviceOptions {
   int host_devices = 1;  // how many the host shows itself as
   int threads = 0;       // of all of them together; 0: every core
   Simd simd = Simd::kBest;
-  int cuda_lanes = 2;
+  int cuda_lanes = 4;
   int64_t cuda_slot_bytes = int64_t{8} << 20;
 };
 

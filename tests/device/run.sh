@@ -6,6 +6,8 @@
 #   factor                      large matrices: right or wrong, then figures; eigen: of eigenproblems alone; eig: general ones
 #   kernels vectors hermitian general answers torch host large python service    figures, each with its peers in the same run
 # Parts that run by name alone:
+#   few                         U, S and V of few matrices, by AUTO and JACOBI: by themselves and six batches at once
+#   eigh                        eigenvectors through the service, by AUTO and JACOBI, of one caller and of 16
 #   connections                 16 to 128 of them beside the echo
 #   windows                     --call-window-bytes
 #   narrow                      operands of 16-bit numbers beside f32 and c64
@@ -52,7 +54,7 @@ start() {
 # bench NAME FLAG...: one line of figures
 bench() {
   local report
-  report=$("$bin/svdctl" bench --address "$address" --server-pid "$server" --duration 6s --warmup 2s --json \
+  report=$("$bin/svdctl" bench --address "$address" --server-pid "$server" --duration "${duration:-6s}" --warmup "${warmup:-2s}" --json \
     "${@:2}" 2>&1)
   printf '%-44s %10.3f M/s  %7.3f GB/s  %8.0f requests/s  p50 %8.1f us  p99 %8.1f us  %s CPU s/GB\n' "$1" \
     "$(number matrices_per_s <<< "$report" | awk '{print $1 * 1e-6}')" "$(number gb_per_s <<< "$report")" \
@@ -84,6 +86,23 @@ service() {
   done
   start svdserve
   "$bin/svdctl" info --address "$address"
+  stop
+}
+
+# Eigenvectors through a server with default flags, by one caller and by 16, AUTO and JACOBI in turns.
+eigh() {
+  local round shape callers method duration=2s warmup=1s
+  start svdserve --metrics-listen=
+  for round in 1 2; do
+    for shape in 64x64 128x128; do
+      for callers in 1 16; do
+        for method in auto jacobi; do
+          bench "eigh $shape f64, $method, $callers callers, round $round" --problem eigh --method "$method" \
+            --shape "$shape" --dtype f64 --request-bytes 16777216 --concurrency "$callers" --connections "$callers"
+        done
+      done
+    done
+  done
   stop
 }
 
@@ -372,6 +391,8 @@ soak() {
       large) large ;;
       host) "$bin/device_host_bench" ;;
       service) service ;;
+      few) "$bin/device_vectors_bench" 64x64,128x128 few ;;
+      eigh) eigh ;;
       connections) connections ;;
       windows) windows ;;
       narrow) narrow ;;

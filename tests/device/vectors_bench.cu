@@ -3,10 +3,14 @@
 // memory ceiling is a copy measured in the same run, and the bytes that a matrix and its results must move. JACOBI has a
 // rate of its own where AUTO is another method.
 //   device_vectors_bench [MxN|all [quick]]     a table as CSV; M/s: million matrices a second. quick: without the peers
+//   device_vectors_bench MxN few               instead, a batch of few matrices: how long it takes by itself, and what six
+//                                              of them at once make in a second, as a server's lanes have them
 // Random normal matrices, column-major; CUDA events; warm; best of 5.
 #include <cusolverDn.h>
 
+#include <chrono>
 #include <cstdio>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,24 +23,69 @@ namespace {
 
 using namespace device_bench;  // NOLINT: what benches share
 
-double engine_rate(const CudaEngine& engine, const Plan& plan, int64_t count, const void* a) {
-  void* const results = device_memory(result_bytes(plan, count));
-  auto* const statuses = static_cast<uint8_t*>(device_memory(count));
-  auto* const counts = static_cast<uint64_t*>(device_memory(kMatrixStatuses * sizeof(uint64_t)));
-  void* const workspace = device_memory(engine.workspace_bytes(plan, count) + 256);
-  check(cudaMemset(counts, 0, kMatrixStatuses * sizeof(uint64_t)), "memset");
-  const DeviceBatch batch{a, count, planes_in(plan, results, count), statuses, counts, workspace};
-  const double s = best_seconds(2, [&] {
-    const CudaStatus status = engine.launch(plan, batch, nullptr);
-    if (!status.ok()) {
-      std::fprintf(stderr, "%s\n", status.text.c_str());
-      std::exit(1);
-    }
-  });
-  for (void* const memory : {results, static_cast<void*>(statuses), static_cast<void*>(counts), workspace}) {
-    cudaFree(memory);
+// A batch on the device, with memory of its own.
+class DeviceRun {
+ public:
+  DeviceRun(const CudaEngine& engine, const Plan& plan, int64_t count, const void* a)
+      : engine_(engine),
+        plan_(plan),
+        memory_{device_memory(result_bytes(plan, count)), device_memory(count),
+                device_memory(kMatrixStatuses * sizeof(uint64_t)),
+                device_memory(engine.workspace_bytes(plan, count) + 256)},
+        batch_{a,
+               count,
+               planes_in(plan, memory_[0], count),
+               static_cast<uint8_t*>(memory_[1]),
+               static_cast<uint64_t*>(memory_[2]),
+               memory_[3]} {
+    check(cudaMemset(memory_[2], 0, kMatrixStatuses * sizeof(uint64_t)), "memset");
   }
-  return static_cast<double>(count) / s;
+  ~DeviceRun() {
+    for (void* const memory : memory_) cudaFree(memory);
+  }
+  DeviceRun(const DeviceRun&) = delete;
+  DeviceRun& operator=(const DeviceRun&) = delete;
+
+  void launch(CUstream_st* stream) const {
+    const CudaStatus status = engine_.launch(plan_, batch_, stream);
+    if (status.ok()) return;
+    std::fprintf(stderr, "%s\n", status.text.c_str());
+    std::exit(1);
+  }
+
+ private:
+  const CudaEngine& engine_;
+  const Plan& plan_;
+  void* const memory_[4];  // results, statuses, counts, workspace
+  const DeviceBatch batch_;
+};
+
+double engine_rate(const CudaEngine& engine, const Plan& plan, int64_t count, const void* a) {
+  const DeviceRun run(engine, plan, count, a);
+  return static_cast<double>(count) / best_seconds(2, [&] { run.launch(nullptr); });
+}
+
+// Matrices a second of some batches at once, each in a stream of its own, one after the other there.
+double rate_of_streams(const CudaEngine& engine, const Plan& plan, int64_t count, const void* a) {
+  constexpr int kStreams = 6, kTurns = 4;
+  std::vector<std::unique_ptr<DeviceRun>> runs;
+  std::vector<cudaStream_t> streams(kStreams);
+  for (cudaStream_t& stream : streams) {
+    check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
+    runs.push_back(std::make_unique<DeviceRun>(engine, plan, count, a));
+  }
+  double best = 1e30;
+  for (int round = 0; round < 4; ++round) {
+    const auto begin = std::chrono::steady_clock::now();
+    for (int turn = 0; turn < kTurns; ++turn) {
+      for (int s = 0; s < kStreams; ++s) runs[s]->launch(streams[s]);
+    }
+    check(cudaDeviceSynchronize(), "streams");
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+    if (round > 0) best = std::min(best, seconds.count());
+  }
+  for (const cudaStream_t stream : streams) cudaStreamDestroy(stream);
+  return static_cast<double>(kStreams * kTurns * count) / best;
 }
 
 // The functions of cuSOLVER for one element type.
@@ -151,12 +200,44 @@ const Shapes kUsualShapes = {{2, 2},   {3, 3},     {4, 4},     {6, 6},     {8, 8
                              {32, 32}, {4, 64},    {64, 16},   {256, 32},  {48, 48},  {64, 64}, {64, 128},
                              {96, 96}, {128, 128}, {128, 256}, {256, 256}, {512, 512}};
 
+constexpr DType kTypes[] = {DType::kF32, DType::kF64, DType::kC64, DType::kC128};
+
+Plan plan_of(int m, int n, DType t, Method method) {
+  Options options;
+  options.vectors = Vectors::kThin;
+  options.method = method;
+  return *make_plan({m, n, t, Order::kColumnMajor}, options).plan;
+}
+
+int few_matrices(const CudaEngine& engine, const Shapes& shapes) {
+  std::printf("shape,dtype,matrices,ours ms,JACOBI ms,ours at once M/s,JACOBI at once M/s\n");
+  for (const auto& [m, n] : shapes) {
+    for (const DType t : kTypes) {
+      const Plan plan = plan_of(m, n, t, Method::kAuto), by_jacobi = plan_of(m, n, t, Method::kJacobi);
+      for (const int64_t count : {16, 64, 256, 1024}) {
+        const size_t bytes = static_cast<size_t>(count) * matrix_bytes(plan.problem);
+        void* const a = normal_on_device(value_bytes(t) == 4, bytes);
+        const auto milliseconds = [&](const Plan& by) {
+          return 1e3 * static_cast<double>(count) / engine_rate(engine, by, count, a);
+        };
+        std::printf("%dx%d,%s,%ld,%.3f,%.3f,%.4f,%.4f\n", m, n, name(t), count, milliseconds(plan),
+                    milliseconds(by_jacobi), 1e-6 * rate_of_streams(engine, plan, count, a),
+                    1e-6 * rate_of_streams(engine, by_jacobi, count, a));
+        std::fflush(stdout);
+        cudaFree(a);
+      }
+    }
+  }
+  return 0;
+}
+
 int main_of(int argc, char** argv) {
   const std::string only = argc > 1 ? argv[1] : "";
-  const bool quick = argc > 2;  // no peers
+  const std::string mode = argc > 2 ? argv[2] : "";
+  const bool quick = mode == "quick";  // no peers
   const Shapes shapes = shapes_of(only, kUsualShapes);
-  if (shapes.empty()) {
-    std::fprintf(stderr, "usage: device_vectors_bench [MxN,..|all [quick]], for example 120x120,48x96\n");
+  if (shapes.empty() || (mode != "" && mode != "quick" && mode != "few")) {
+    std::fprintf(stderr, "usage: device_vectors_bench [MxN,..|all [quick|few]], for example 120x120,48x96\n");
     return 2;
   }
   CudaStatus status;
@@ -165,6 +246,7 @@ int main_of(int argc, char** argv) {
     std::fprintf(stderr, "no GPU: %s\n", status.text.c_str());
     return 2;
   }
+  if (mode == "few") return few_matrices(*engine, shapes);
   const double copy = copy_rate();
   std::printf("# %s, copy %.2f TB/s read and written; U, S, V\n", engine->description().name.c_str(), copy * 1e-12);
   std::printf(
@@ -172,16 +254,9 @@ int main_of(int argc, char** argv) {
       "ceiling,JACOBI M/s\n");
   for (const auto& [m, n] : shapes) {
     const std::string label = std::to_string(m) + "x" + std::to_string(n);
-    for (const DType t : {DType::kF32, DType::kF64, DType::kC64, DType::kC128}) {
-      const Problem problem{m, n, t, Order::kColumnMajor};
-      Options options;
-      options.vectors = Vectors::kThin;
-      const PlanOrError automatic = make_plan(problem, options);
-      if (!automatic.plan.has_value()) continue;
-      const Plan& plan = *automatic.plan;
-      options.method = Method::kJacobi;
-      const Plan by_jacobi = *make_plan(problem, options).plan;
-      const size_t one = matrix_bytes(problem);
+    for (const DType t : kTypes) {
+      const Plan plan = plan_of(m, n, t, Method::kAuto), by_jacobi = plan_of(m, n, t, Method::kJacobi);
+      const size_t one = matrix_bytes(plan.problem);
       // A multiple of 16, by which each plane of the results begins where whole elements may be stored.
       const auto count = std::min<int64_t>((int64_t{256} << 20) / static_cast<int64_t>(one), 2'000'000) / 16 * 16;
       void* const a = normal_on_device(value_bytes(t) == 4, static_cast<size_t>(count) * one);

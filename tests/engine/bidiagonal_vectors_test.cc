@@ -6,9 +6,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <functional>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/algorithms/blocks/vector_rows.h"
@@ -150,6 +152,50 @@ struct Rows {
   std::vector<E> x;
 };
 
+// A bidiagonal matrix that is swept, with the rotations of a round.
+template <class T>
+struct Swept {
+  using L = scalar::ScalarLane<T>;
+
+  Swept(std::vector<L> of_d, std::vector<L> of_e, L largest, int capacity)
+      : d(std::move(of_d)),
+        e(std::move(of_e)),
+        bound(L(FloatTraits<T>::kUnitRoundoff) * largest),
+        left(size(capacity)),
+        right(left),
+        last(size(capacity)),
+        state{static_cast<int32_t>(d.size()) - 1, 0} {}
+  std::vector<L> d, e;
+  L bound;
+  std::vector<scalar::PlaneRotation<L>> left, right;
+  std::vector<int32_t> last;
+  scalar::SweepState state;
+  int groups = 0;
+};
+
+template <class T, class Threads>
+void sweep_round(const Threads& threads, Swept<T>* matrix) {
+  using L = scalar::ScalarLane<T>;
+  scalar::RotationWriter<L> to(
+      {matrix->left.data(), matrix->right.data(), matrix->last.data(), static_cast<int>(matrix->left.size())});
+  scalar::GolubKahan<L, Threads> sweeps(threads, matrix->d.data(), matrix->e.data(), matrix->bound);
+  const scalar::SweepState state = sweeps.run(matrix->state, &to);
+  threads.sync();  // all have read matrix->state
+  matrix->state = state;
+  matrix->groups = to.groups();
+}
+
+// A round by four threads, in a random order. Each team of a warp has a copy of the matrix.
+template <class T>
+void sweep_round_of_four(Swept<T>* matrix, uint64_t seed) {
+  using Team = FiberTeam<scalar::RotationGroup::kSweeps>;
+  std::vector<Swept<T>> copies(32 / Team::count(), *matrix);
+  FiberBlock block(32, seed);
+  block.run(
+      [&](FiberBlock::Thread thread) { sweep_round<T>(Team(thread), &copies[size(thread.index() / Team::count())]); });
+  *matrix = copies[0];
+}
+
 // capacity: room for rotations. rounds: how often it was filled.
 template <class E>
 Factors vectors_of(Reduced<E> b, DType dtype, int k, int capacity, int* rounds) {
@@ -158,17 +204,15 @@ Factors vectors_of(Reduced<E> b, DType dtype, int k, int capacity, int* rounds) 
   std::vector<L> d(size(k)), e(d);
   const L largest = scalar::split_phases(k, b.diagonal.data(), b.superdiagonal.data(), d.data(), e.data());
   Rows<E> x(k, b.left, b.g_left, 0, b.diagonal), y(k, b.right, b.g_right, 1, b.superdiagonal);
-  std::vector<scalar::PlaneRotation<L>> left(size(capacity)), right(left);
-  std::vector<int32_t> last(size(capacity));
   Factors f{Matrix(dtype, k, k), Matrix(dtype, k, k), std::vector<double>(size(k)), MatrixStatus::kNotConverged};
-  int high = k - 1;
-  for (*rounds = 0; *rounds < 50 && high > 0; ++*rounds) {
-    scalar::RotationWriter<L> to({left.data(), right.data(), last.data(), capacity});
-    scalar::GolubKahan<L> sweeps(d.data(), e.data(), L(FloatTraits<T>::kUnitRoundoff) * largest);
-    high = sweeps.run(high, &to);
-    x.rotate(left, last, to.groups());
-    y.rotate(right, last, to.groups());
+  Swept<T> swept(std::move(d), std::move(e), largest, capacity);
+  for (*rounds = 0; *rounds < 50 && swept.state.high > 0; ++*rounds) {
+    sweep_round<T>(scalar::OneThread(), &swept);
+    x.rotate(swept.left, swept.last, swept.groups);
+    y.rotate(swept.right, swept.last, swept.groups);
   }
+  const int high = swept.state.high;
+  d = swept.d;
   for (int i = 0; i < k; ++i) {
     const int place = scalar::place_of(k, i, d.data());
     for (int r = 0; r < k; ++r) {
@@ -296,9 +340,9 @@ TEST(GolubKahan, HardFormsKeepTheContract) {
   }
 }
 
-// Rounds that sweeps take for random, graded and clustered forms, scaled as the grid scales matrices.
+// A random, graded or clustered form, scaled as the grid scales matrices.
 template <class T>
-int rounds_of(int k, std::mt19937_64* random) {
+Swept<T> random_form(int k, std::mt19937_64* random) {
   using L = scalar::ScalarLane<T>;
   std::uniform_real_distribution<double> uniform(0, 1);
   std::normal_distribution<double> normal;
@@ -326,23 +370,53 @@ int rounds_of(int k, std::mt19937_64* random) {
   std::vector<L> d_scaled, e_scaled;
   for (const double x : d) d_scaled.push_back(L(static_cast<T>(x / largest)));
   for (const double x : e) e_scaled.push_back(L(static_cast<T>(x / largest)));
-  const int capacity = cuda::rotation_capacity(k);
-  std::vector<scalar::PlaneRotation<L>> left(size(capacity)), right(left);
-  std::vector<int32_t> last(size(capacity));
+  return {d_scaled, e_scaled, L(1), cuda::rotation_capacity(std::max(k, 33))};
+}
+
+template <class T>
+void test_random_form(int k, std::mt19937_64* random) {
+  Swept<T> form = random_form<T>(k, random);
   int rounds = 0;
-  for (int high = k - 1; high > 0 && rounds < 50; ++rounds) {
-    scalar::RotationWriter<L> to({left.data(), right.data(), last.data(), capacity});
-    high = scalar::GolubKahan<L>(d_scaled.data(), e_scaled.data(), L(FloatTraits<T>::kUnitRoundoff)).run(high, &to);
-  }
-  return rounds;
+  for (; form.state.high > 0 && rounds < 50; ++rounds) sweep_round<T>(scalar::OneThread(), &form);
+  EXPECT_LE(rounds, cuda::kRotationRounds / 2) << k;
 }
 
 TEST(GolubKahan, RandomFormsTakeHalfOfTheRoundsAtMost) {
   std::mt19937_64 random(11);
   for (int trial = 0; trial < (is_long_run() ? 400000 : 500); ++trial) {
     const int k = 33 + static_cast<int>(random() % (trial % 4 == 0 ? 96 : 20));
-    EXPECT_LE(rounds_of<double>(k, &random), cuda::kRotationRounds / 2) << k;
-    EXPECT_LE(rounds_of<float>(k, &random), cuda::kRotationRounds / 2) << k;
+    test_random_form<double>(k, &random);
+    test_random_form<float>(k, &random);
+  }
+}
+
+template <class T>
+void expect_same_bits_of_four(Swept<T> form, uint64_t seed) {
+  const auto bits = [](const auto& numbers) {
+    std::vector<unsigned char> bytes(numbers.size() * sizeof(numbers[0]));
+    std::memcpy(bytes.data(), numbers.data(), bytes.size());
+    return bytes;
+  };
+  Swept<T> other = form;
+  for (int rounds = 0; form.state.high > 0 && rounds < 50; ++rounds) {
+    sweep_round<T>(scalar::OneThread(), &form);
+    sweep_round_of_four(&other, seed + static_cast<uint64_t>(rounds));
+    ASSERT_EQ(other.groups, form.groups);
+    EXPECT_EQ(bits(other.last), bits(form.last));
+    EXPECT_EQ(bits(other.left), bits(form.left));
+    EXPECT_EQ(bits(other.right), bits(form.right));
+  }
+  EXPECT_EQ(other.state.high, form.state.high);
+  EXPECT_EQ(bits(other.d), bits(form.d));
+  EXPECT_EQ(bits(other.e), bits(form.e));
+}
+
+TEST(GolubKahan, FourThreadsMakeTheBitsOfOne) {
+  std::mt19937_64 random(7);
+  for (int trial = 0; trial < (is_long_run() ? 400 : 20); ++trial) {
+    const int k = trial % 4 == 0 ? 2 + trial : 33 + static_cast<int>(random() % 20);
+    expect_same_bits_of_four(random_form<double>(k, &random), random());
+    expect_same_bits_of_four(random_form<float>(k, &random), random());
   }
 }
 

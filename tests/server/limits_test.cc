@@ -113,7 +113,7 @@ TEST(Limits, WorkersFollowCoresAndMemory) {
   EXPECT_EQ(workers.threads.value, 3);
   EXPECT_EQ(workers.threads.reason, "cores by sched_getaffinity");
   EXPECT_EQ(workers.large_threads.value, 3);
-  EXPECT_EQ(workers.cuda_lanes.value, 2);
+  EXPECT_EQ(workers.cuda_lanes.value, 4);
   workers = resolve_workers(config_of({"--threads=5", "--cuda-lanes=4"}), machine_of(kGiB, 10000));
   EXPECT_EQ(workers.threads.value, 5);
   EXPECT_EQ(workers.large_threads.value, 5);

@@ -33,23 +33,6 @@ struct alignas(2 * sizeof(L)) PlaneRotation {
   L s, t;
 };
 
-// The rotation that takes (f, g) to (r, 0). A pair of negligible length stays as it is.
-template <class L>
-struct RotationToFirst {
-  L c, s, r;
-
-  SVD_HD RotationToFirst(L f, L g) {
-    using F = FloatTraits<typename L::Scalar>;
-    const L square = fma(f, f, g * g), negligible(F::kNegligibleSquare);
-    const auto keep = square >= negligible;
-    const L inverse = copysign(inverse_sqrt_in_range(at_least(square, negligible)), f);
-    r = select(keep, square * inverse, f);
-    c = select(keep, f * inverse, L(1));
-    s = select(keep, g * inverse, L(0));
-  }
-  SVD_HD PlaneRotation<L> plane() const { return {s, s * reciprocal(L(1) + c)}; }
-};
-
 // x + a y
 template <class E>
 SVD_HD E plus_scaled(E x, typename E::Lane a, const E& y) {
@@ -94,23 +77,23 @@ class RotationWriter {
     to_.last[groups_++] = last;
     return true;
   }
-  // Sweep j will have rotations of the columns low .. high, and identities elsewhere.
-  SVD_HD void sweep(int j, int low, int high) {
-    for (int i = RotationGroup::first(j); i < low; ++i) no_rotation(j, i);
-    const int end = RotationGroup::first(j) + steps_;
-    for (int i = high; i < end; ++i) no_rotation(j, i);
+  // Sweep j's rotations of columns i and i + 1.
+  SVD_HD void rotation(int j, int i, const PlaneRotation<L>& left, const PlaneRotation<L>& right) {
+    const int at = place(j, i);
+    to_.left[at] = left;
+    to_.right[at] = right;
   }
-  // Its rotation of columns i and i + 1.
-  SVD_HD void left(int j, int i, const PlaneRotation<L>& rotation) { to_.left[place(j, i)] = rotation; }
-  SVD_HD void right(int j, int i, const PlaneRotation<L>& rotation) { to_.right[place(j, i)] = rotation; }
+  // Sweep j has rotations of the columns low .. high - 1 alone. The others are identities.
+  SVD_HD void no_rotations(int j, int low, int high) {
+    const PlaneRotation<L> none{L(0), L(0)};
+    for (int i = RotationGroup::first(j); i < low; ++i) rotation(j, i, none, none);
+    const int end = RotationGroup::first(j) + steps_;
+    for (int i = high; i < end; ++i) rotation(j, i, none, none);
+  }
   SVD_HD int groups() const { return groups_; }
 
  private:
   SVD_HD int place(int j, int i) const { return first_ + j * steps_ + i - RotationGroup::first(j); }
-  SVD_HD void no_rotation(int j, int i) {
-    left(j, i, {L(0), L(0)});
-    right(j, i, {L(0), L(0)});
-  }
 
   const RotationGroups<L> to_;
   int first_ = 0, steps_ = 0, groups_ = 0;

@@ -1,5 +1,6 @@
 // The plugin's table: thin functions around the CUDA runtime, which is linked statically, and the launchers.
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include "engine/backends/cuda/device/widen_operands.h"
@@ -146,5 +147,8 @@ constexpr SvdserveCudaApi kApi = {
 }  // namespace svdserve::cuda
 
 extern "C" __attribute__((visibility("default"))) const SvdserveCudaApi* svdserve_cuda_plugin(uint32_t version) {
-  return version == kSvdserveCudaAbiVersion ? &svdserve::cuda::kApi : nullptr;
+  if (version != kSvdserveCudaAbiVersion) return nullptr;
+  // Before CUDA starts. By default streams share eight queues of the device, and wait for others of the same queue.
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+  return &svdserve::cuda::kApi;
 }

@@ -15,6 +15,7 @@ class FiberTeam {
   explicit FiberTeam(const FiberBlock::Thread& thread) : thread_(thread) {}
   int index() const { return thread_.index() % kThreads; }
   static constexpr int count() { return kThreads; }
+  void sync() const { thread_.sync(); }
   bool any(bool b) const { return thread_.any_of_warp(b); }
   template <class T>
   T from_lane(T x, int lane) const {

@@ -2,7 +2,7 @@
 //
 //   reduce_kernel        A = Q B P^H                     algorithms/blocks/bidiagonalize_in_registers.h, a grid of threads
 //   reflect_rows_kernel  rows of Q and P                 algorithms/blocks/vector_rows.h, some threads a row
-//   sweep_kernel         B = U_B S V_B^T, rotations      algorithms/lanes/golub_kahan.h, a thread a matrix
+//   sweep_kernel         B = U_B S V_B^T, rotations      algorithms/lanes/golub_kahan.h, a thread a matrix or four
 //   rotate_rows_kernel   rows of U and V, a thread each or two, and their way out
 //   finish_kernel        S in order                      lanes/finish_kernel.h
 //
@@ -50,10 +50,10 @@ struct BidiagonalMemory {
   Between<T> between;  // q: the values; e is not used
   Lane<T>*d, *e;       // k: B while it is swept, and its bound behind e
   int groups_most;
-  int32_t* last;    // groups_most: the last column of each group of this round
-  int32_t* groups;  // 1: of this round
-  int32_t* high;    // 1: the row at which sweeps go on
-  int32_t* round;   // 1: in which it was done, or kOpen
+  int32_t* last;              // groups_most: the last column of each group of this round
+  int32_t* groups;            // 1: of this round
+  scalar::SweepState* state;  // 1: where sweeps go on
+  int32_t* round;             // 1: in which it was done, or kOpen
 
   static constexpr int32_t kOpen = -1;
 
@@ -66,7 +66,7 @@ struct BidiagonalMemory {
         groups_most(most_groups(k)),
         last(carver->take<int32_t>(count * groups_most)),
         groups(carver->take<int32_t>(count)),
-        high(carver->take<int32_t>(count)),
+        state(carver->take<scalar::SweepState>(count)),
         round(carver->take<int32_t>(count)) {}
 };
 
@@ -108,44 +108,54 @@ __global__ void __launch_bounds__(BidiagonalGrid<E, K>::kBlock)
   });
 }
 
-// --- a thread a matrix ---------------------------------------------------------------------------------------------
+// --- a thread a matrix, or four ------------------------------------------------------------------------------------
 
-// Numbers of shared memory that a thread has, an odd number.
+// Numbers of shared memory that a matrix has, an odd number.
 constexpr int sweep_slot(int k) { return 2 * k | 1; }
 
-template <class E>
+// Threads: of a matrix, neighbours in a block.
+template <class E, class Threads>
 __global__ void __launch_bounds__(32)
     sweep_kernel(const SquareCall<typename E::Scalar> call, const BidiagonalMemory<E> memory, int round, bool is_last) {
   using T = typename E::Scalar;
   using L = Lane<T>;
-  const int64_t m = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  const Threads threads;
+  const int in_block = static_cast<int>(threadIdx.x) / Threads::count(), thread = threads.index();
+  const int64_t m = static_cast<int64_t>(blockIdx.x) * (blockDim.x / Threads::count()) + in_block;
   if (m >= call.count || (round > 0 && memory.round[m] != BidiagonalMemory<E>::kOpen)) return;
   extern __shared__ __align__(16) unsigned char shared_bytes[];
   const int k = call.k, capacity = rotation_capacity(k);
-  L* const d = reinterpret_cast<L*>(shared_bytes) + static_cast<int>(threadIdx.x) * sweep_slot(k);
+  L* const d = reinterpret_cast<L*>(shared_bytes) + in_block * sweep_slot(k);
   L* const e = d + k;
   L *const d_kept = memory.d + m * k, *const e_kept = memory.e + m * (k + 1);
-  L bound;
-  if (round == 0) {
-    bound = L(FloatTraits<T>::kUnitRoundoff) *
-            scalar::split_phases(k, memory.left.phases + m * k, memory.right.phases + m * k, d, e);
-    e_kept[k] = bound;
-  } else {
-    for (int i = 0; i < k; ++i) d[i] = d_kept[i];
-    for (int i = 0; i < k; ++i) e[i] = e_kept[i];
-    bound = e_kept[k];
+  if (round > 0) {
+    for (int i = thread; i < k; i += Threads::count()) {
+      d[i] = d_kept[i];
+      e[i] = e_kept[i];
+    }
+  } else if (thread == 0) {
+    e_kept[k] = L(FloatTraits<T>::kUnitRoundoff) *
+                scalar::split_phases(k, memory.left.phases + m * k, memory.right.phases + m * k, d, e);
   }
+  threads.sync();
   scalar::RotationWriter<L> to({memory.left.rotations + m * capacity, memory.right.rotations + m * capacity,
                                 memory.last + m * memory.groups_most, capacity});
-  const int high = scalar::GolubKahan<L>(d, e, bound).run(round == 0 ? k - 1 : memory.high[m], &to);
-  memory.high[m] = high;
-  memory.groups[m] = to.groups();
-  memory.round[m] = high == 0 ? round : BidiagonalMemory<E>::kOpen;
-  for (int i = 0; i < k; ++i) d_kept[i] = d[i];
-  for (int i = 0; i < k; ++i) e_kept[i] = e[i];
-  if (high > 0 && !is_last) return;
-  if (high > 0) memory.between.state[m] = T(kNotConvergedState);
-  for (int i = 0; i < k; ++i) memory.between.q[i * call.count + m] = abs(d[i]).v;
+  scalar::GolubKahan<L, Threads> sweeps(threads, d, e, e_kept[k]);
+  const scalar::SweepState state = sweeps.run(round == 0 ? scalar::SweepState{k - 1, 0} : memory.state[m], &to);
+  const int high = state.high;
+  threads.sync();
+  if (thread == 0) {
+    memory.state[m] = state;
+    memory.groups[m] = to.groups();
+    memory.round[m] = high == 0 ? round : BidiagonalMemory<E>::kOpen;
+    if (high > 0 && is_last) memory.between.state[m] = T(kNotConvergedState);
+  }
+  const bool ends = high == 0 || is_last;
+  for (int i = thread; i < k; i += Threads::count()) {
+    d_kept[i] = d[i];
+    e_kept[i] = e[i];
+    if (ends) memory.between.q[i * call.count + m] = abs(d[i]).v;
+  }
 }
 
 // --- rows ----------------------------------------------------------------------------------------------------------
@@ -390,13 +400,26 @@ void launch_reflect(Launch* launch, int k, int64_t count, const BidiagonalMemory
 }
 
 template <class E>
+void launch_sweeps(Launch* launch, const SquareCall<typename E::Scalar>& call, const BidiagonalMemory<E>& memory,
+                   int round, bool is_last) {
+  const int slot = sweep_slot(call.k) * static_cast<int>(sizeof(typename E::Scalar));
+  if (call.count < kSweptAlone) {
+    using Threads = WarpThreads<scalar::RotationGroup::kSweeps>;
+    return launch->operator()<sweep_kernel<E, Threads>>(call.count, Threads::count(), slot, call, memory, round,
+                                                        is_last);
+  }
+  const int block = sweep_block(call.count);
+  launch->operator()<sweep_kernel<E, scalar::OneThread>>(blocks_for(call.count, block), block, block * slot, call,
+                                                         memory, round, is_last);
+}
+
+template <class E>
 void decompose_part(Launch* launch, const VectorsCall<E>& call, const BidiagonalMemory<E>& memory) {
   using T = typename E::Scalar;
   constexpr int kLeast = static_cast<int>(kLargestReproducible) + grid_sizes(static_cast<int>(kLargestReproducible));
   const SquareCall<T>& square = call.square;
   const int k = square.k, first_side = call.x.data != nullptr ? 0 : 1;
   const int sides = (call.x.data != nullptr ? 1 : 0) + (call.y.data != nullptr ? 1 : 0);
-  const int block = sweep_block(square.count);
   launch_reduce<E, kLeast>(launch, square, memory);
   if (sides > 0) {
     k <= 64 ? launch_reflect<E, 64>(launch, k, square.count, memory, first_side, sides)
@@ -404,9 +427,7 @@ void decompose_part(Launch* launch, const VectorsCall<E>& call, const Bidiagonal
   }
   for (int round = 0; round < kRotationRounds; ++round) {
     const bool is_last = round + 1 == kRotationRounds;
-    launch->operator()<sweep_kernel<E>>(blocks_for(square.count, block), block,
-                                        block * sweep_slot(k) * static_cast<int>(sizeof(T)), square, memory, round,
-                                        is_last);
+    launch_sweeps(launch, square, memory, round, is_last);
     if (sides == 0) continue;
     launch->operator()<rotate_rows_kernel<E>>(RowsOfBlock<E, RotatedRows<E>::kRows>::grid(k, square.count, sides),
                                               kRowBlock, RotationSlots<T>::kBytes + RotatedRows<E>::shared_bytes(k),
