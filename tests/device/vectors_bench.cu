@@ -3,8 +3,8 @@
 // memory ceiling is a copy measured in the same run, and the bytes that a matrix and its results must move. JACOBI has a
 // rate of its own where AUTO is another method.
 //   device_vectors_bench [MxN|all [quick]]     a table as CSV; M/s: million matrices a second. quick: without the peers
-//   device_vectors_bench MxN few               instead, a batch of few matrices: how long it takes by itself, and what six
-//                                              of them at once make in a second, as a server's lanes have them
+//   device_vectors_bench MxN few               instead, a batch of few matrices: how long it takes by itself, and the
+//                                              rate of six at once
 // Random normal matrices, column-major; CUDA events; warm; best of 5.
 #include <cusolverDn.h>
 
@@ -206,7 +206,10 @@ Plan plan_of(int m, int n, DType t, Method method) {
   Options options;
   options.vectors = Vectors::kThin;
   options.method = method;
-  return *make_plan({m, n, t, Order::kColumnMajor}, options).plan;
+  const PlanOrError planned = make_plan({m, n, t, Order::kColumnMajor}, options);
+  if (planned.plan.has_value()) return *planned.plan;
+  std::fprintf(stderr, "%dx%d: %s %s\n", m, n, planned.error.field.c_str(), planned.error.message.c_str());
+  std::exit(2);
 }
 
 int few_matrices(const CudaEngine& engine, const Shapes& shapes) {

@@ -12,13 +12,14 @@
 //                          (y, z) = (b_{i,i+1}, b_{i,i+2})
 //
 // Four sweeps make a group (lanes/rotation_groups.h). Each may follow three rows behind the one before, and ends where that
-// has left a zero superdiagonal. So it is the sweep that would come next, but all shifts of a group are known before it. They
-// are eigenvalues of the last eight rows and columns of B^T B. Those of the last two pairs of rows are the start, and two
-// steps of Laguerre's method on the polynomial of all eight improve them. Such a shift is nearer to an eigenvalue of B^T B
-// than Wilkinson's, of two rows. Groups take fewer rotations than sweeps by that one, but for the smallest blocks. Where
-// some d_i is zero a shift would not pass it, and a sweep has none. It makes a superdiagonal zero, but for rounding errors.
-// Shifts that are known before would undo that. So the sweeps of such a group are made one after the other, each with the
-// shift that it finds, which is Wilkinson's or none. So are those of a group behind two that made no e_{high-1} zero.
+// has left a zero superdiagonal. So it is the sweep that would come next, but all shifts of a group are known before it.
+// They are eigenvalues of the last eight rows and columns of B^T B. Those of the last two pairs of rows are the start. Two
+// steps of Laguerre's method on the polynomial of all eight improve them.
+//
+// Where some d_i is zero a shift would not pass it, and a sweep has none. It makes a superdiagonal zero, but for rounding
+// errors. Shifts that are known before would undo that. So the sweeps of such a group are made one after the other, each
+// with the shift that it finds, which is Wilkinson's or none. So are those of a group behind two that made no e_{high-1}
+// zero.
 //
 // `high` only falls, so a group needs the columns up to that at its beginning.
 //
@@ -41,8 +42,8 @@
 
 SVD_KERNEL_BEGIN
 
-// The direction of (f, g), by a positive factor and the sign of f: (f', g') inverse = +-(f, g) / r, f' >= 0. It is (1, 0) where
-// |(f, g)|^2 < least.
+// The rotation that takes (f, g) to (r, 0), where (f, g) may have any length: c = f' inverse >= 0, s = g' inverse. It is the
+// identity where |(f, g)|^2 < least.
 template <class L>
 struct Turn {
   L f, g, inverse, r;
@@ -132,8 +133,8 @@ class GolubKahan {
     const int most = block.high - block.low;
     return most < RotationGroup::kSweeps ? most : RotationGroup::kSweeps;
   }
-  // What sweep `number` of a group has to do, if `last` is the last block: the block that it has, if any, and its number
-  // among the sweeps of that.
+  // The work of a sweep of a group: the block that it has, if any, and its number among the sweeps of that. `last`: the
+  // last block.
   struct Task {
     Block block;
     int number;
@@ -252,6 +253,8 @@ class GolubKahan {
       g_ = shifted_ ? x_ * b_ : b_;
     }
     SVD_HD void rotate(int i) {
+      // (f, g) has the length of (y, z) times that of the vector on the left before it. B is about one. So a vector on the
+      // left is zero below 2^-32 (f64: 2^-450), and (y, z) at most below 2^-30 (2^-50).
       constexpr bool kSingle = sizeof(T) == 4;
       const L least_right(T(kSingle ? 0x1p-124 : 0x1p-1000)), least_left(T(kSingle ? 0x1p-64 : 0x1p-900));
       const L next = of_.d_[i + 1], beyond = of_.e_[i + 1];
@@ -290,7 +293,8 @@ class GolubKahan {
     Block left_;
     const bool shifted_;
     const L shift_;
-    // The next diagonal and superdiagonal element are `before` times x and b, and (y, z) is `before` times (f, g).
+    // (x, b), the next diagonal and superdiagonal element, and (y, z) are `before` times these numbers. So the next
+    // rotation does not wait for the length of the last one.
     L x_{0}, b_{0}, f_{0}, g_{0}, before_{1};
   };
 
