@@ -105,7 +105,7 @@ struct Rows {
     void ask_nothing() const {}
     void take(int slot, scalar::RotationPiece<L>* to) const { *to = slots[slot]; }
   };
-  static constexpr int kSteps = 5;  // 4 threads have room for 80 elements
+  static constexpr int kSteps = 8;  // 4 threads have room for 128 elements
 
   Rows(int k, const std::vector<E>& h, const std::vector<L>& g, int side, const std::vector<E>& phases)
       : k(k), pitch(scalar::padded_row(k)), x(size(k * pitch), scalar::zero_element<E>()) {
@@ -337,6 +337,26 @@ TEST(GolubKahan, HardFormsKeepTheContract) {
   for (const int k : {1, 2, 3, 33, is_long_run() ? 128 : 64}) {
     test_hard_forms<double>(k);
     test_hard_forms<float>(k);
+  }
+}
+
+// The values of I + 1e-6 N lie within 1e-6 of one, N the superdiagonal. Sweeps rotate them all again and again.
+template <class T>
+void expect_cluster_to_stay(int k) {
+  using L = scalar::ScalarLane<T>;
+  std::vector<L> d(size(k), L(1)), e(size(k), L(T(1e-6)));
+  e.back() = L(0);
+  Swept<T> form(d, e, L(1), 8 * k * k);
+  sweep_round<T>(scalar::OneThread(), &form);
+  ASSERT_EQ(form.state.high, 0);
+  const double bound = 1e-6 + (2 * k + 16) * static_cast<double>(FloatTraits<T>::kUnitRoundoff);
+  for (const L& x : form.d) EXPECT_NEAR(std::abs(static_cast<double>(x.v)), 1, bound) << k;
+}
+
+TEST(GolubKahan, ValuesOfAClusterDoNotGrow) {
+  for (const int k : {33, 64, 128}) {
+    expect_cluster_to_stay<float>(k);
+    expect_cluster_to_stay<double>(k);
   }
 }
 

@@ -54,7 +54,9 @@ struct Turn {
     inverse = inverse_sqrt_in_range(select(keep, square, one));
     f = select(keep, abs(f_given), one);
     g = select(keep, g_given * copysign(one, f_given), L(0));
-    r = select(keep, copysign(square * inverse, f_given), f_given);
+    // The root is rounded correctly. Errors of one sign would let all values of a cluster grow together.
+    const L near = square * inverse, half(typename L::Scalar(0.5));
+    r = select(keep, copysign(fma(fma(-near, near, square), half * inverse, near), f_given), f_given);
   }
   SVD_HD PlaneRotation<L> plane() const {
     const L s = g * inverse;
