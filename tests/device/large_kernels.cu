@@ -113,10 +113,20 @@ void allow(Kernel kernel, int bytes) {
   check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), "shared memory");
 }
 
+// The lower triangle of a matrix by rows.
+template <class E, int K>
+std::vector<E> packed_triangle(const std::vector<E>& h) {
+  std::vector<E> packed(PackedGram<E>::size(K));
+  for (int i = 0; i < K; ++i) {
+    for (int j = 0; j <= i; ++j) packed[PackedGram<E>::at(i, j)] = h[i * K + j];
+  }
+  return packed;
+}
+
 template <class E, int K>
 void check_gram(const Case<E, K>& c) {
   constexpr int kSplits = 3;
-  const DeviceArray<E> x(c.x), partial(std::vector<E>(2 * kSplits * K * K));
+  const DeviceArray<E> x(c.x), partial(std::vector<E>(2 * kSplits * PackedGram<E>::size(K)));
   const DeviceArray<GramStepPair> pairs(c.pairs);
   const DeviceArray<int> active_count({5});  // of the p-step before
   using Shape = GramShape<E, K>;
@@ -135,7 +145,8 @@ void check_gram(const Case<E, K>& c) {
       for (int j = 0; j <= i; ++j) {
         E sum = from_real<E>(0);
         for (int s = 0; s < kSplits; ++s) {
-          sum = plus_product(sum, parts[((p * kSplits + s) * K + i) * K + j], from_real<E>(1));
+          const E part = parts[(p * kSplits + s) * PackedGram<E>::size(K) + PackedGram<E>::at(i, j)];
+          sum = plus_product(sum, part, from_real<E>(1));
         }
         error = worse(error, distance(sum, h[i * K + j]));
       }
@@ -204,14 +215,15 @@ double cosines_left(const std::vector<E>& w, const E* h, const std::vector<int>&
 // Angles are rough, and differently so on host and device. So W is held to what it is for.
 template <class E, int K>
 void check_inner(const Case<E, K>& c, bool shared_w, int64_t positive, int32_t smallest = large::kZeroColumn) {
-  std::vector<E> h;
+  std::vector<E> h, triangles;
   for (const GramStepPair pair : c.pairs) {
-    const std::vector<E> own = c.gram(pair);
+    const std::vector<E> own = c.gram(pair), triangle = packed_triangle<E, K>(own);
     h.insert(h.end(), own.begin(), own.end());
+    triangles.insert(triangles.end(), triangle.begin(), triangle.end());
   }
   std::vector<int32_t> f(static_cast<size_t>(c.cols));
   for (size_t j = 0; j < f.size(); ++j) f[j] = -static_cast<int>(j) / 7;
-  const DeviceArray<E> partial(h), w(std::vector<E>(2 * K * K));
+  const DeviceArray<E> partial(triangles), w(std::vector<E>(2 * K * (K + 1)));
   const DeviceArray<GramStepPair> pairs(c.pairs);
   const DeviceArray<int32_t> exponents(f);
   const DeviceArray<int> changes(std::vector<int>(4 * K)), active(std::vector<int>(2)), active_count({0});
@@ -243,7 +255,7 @@ void check_inner(const Case<E, K>& c, bool shared_w, int64_t positive, int32_t s
   double error = 0, difference = 0;
   int64_t rotations = 0;
   for (int p = 0; p < 2; ++p) {
-    std::vector<E> packed(PackedGram<E>::size(K)), own_w(K * K);
+    std::vector<E> packed = packed_triangle<E, K>({h.begin() + p * K * K, h.begin() + (p + 1) * K * K}), own_w(K * K);
     std::vector<GramGroup<E>> groups(K / kJacobiGroup);
     std::vector<double> cosines(kCosineParts * K);
     std::vector<uint8_t> columns(jacobi_supersteps(K) * K);
@@ -253,7 +265,6 @@ void check_inner(const Case<E, K>& c, bool shared_w, int64_t positive, int32_t s
       const int64_t column = c.column(c.pairs[p], i);
       own_f[i] = column < 0 ? 0 : f[column];
       signs[i] = (column < 0 ? c.cols : column) < positive ? 1 : -1;
-      for (int j = 0; j <= i; ++j) packed[PackedGram<E>::at(i, j)] = h[(p * K + i) * K + j];
     }
     const GramWork<E> work{K,
                            {packed.data()},
@@ -268,7 +279,7 @@ void check_inner(const Case<E, K>& c, bool shared_w, int64_t positive, int32_t s
                            1};
     const std::vector<int> before = own_f;
     rotations += gram_jacobi(scalar::Alone(), work).rotations;
-    const std::vector<E> w_of_device = true_rotations<E, K>(&got[p * K * K], before, own_f);
+    const std::vector<E> w_of_device = true_rotations<E, K>(&got[p * K * (K + 1)], before, own_f);
     const std::vector<E> w_of_host = true_rotations<E, K>(own_w.data(), before, own_f);
     error = worse(error, distance_from_unitary<E, K>(w_of_device, signs));
     const double expected_cosines = cosines_left<E, K>(w_of_host, &h[p * K * K], before);
@@ -293,7 +304,7 @@ void check_inner(const Case<E, K>& c, bool shared_w, int64_t positive, int32_t s
 template <class E, int K>
 void check_post(const Case<E, K>& c) {
   std::vector<E> w, v(c.x.size());
-  for (int e = 0; e < 2 * K * K; ++e) w.push_back(random_element<E>());
+  for (int e = 0; e < 2 * K * (K + 1); ++e) w.push_back(random_element<E>());
   for (E& e : v) e = random_element<E>();
   std::vector<int> changes(4 * K);
   for (int& e : changes) e = static_cast<int>(bits() % 5);
@@ -334,13 +345,12 @@ void check_post(const Case<E, K>& c) {
       for (int64_t i = 0; i < c.rows; ++i) {
         E sum_x = own(c.x, i, j), sum_v = own(v, i, j);
         for (int r = 0; r < K; ++r) {
-          const E entry = w[p * K * K + j * K + r];
-          const int shift = changes[p * 2 * K + K + j] - changes[p * 2 * K + r];
+          const E* const of_pair = &w[p * K * (K + 1)];
+          const E entry = of_pair[j * K + r];
           sum_x = plus_product(sum_x, own(c.x, i, r), entry);
-          const double by = std::ldexp(1.0, shift);
-          const E with_identity =
-              plus_product(times_real(entry, by), from_real<E>(r == j ? by - 1 : 0), from_real<E>(1));
-          sum_v = plus_product(sum_v, own(v, i, r), with_identity);
+          // The diagonal of V's is given.
+          const double by = std::ldexp(1.0, changes[p * 2 * K + K + j] - changes[p * 2 * K + r]);
+          sum_v = plus_product(sum_v, own(v, i, r), r == j ? of_pair[K * K + j] : times_real(entry, by));
         }
         if (f[static_cast<size_t>(c.column(c.pairs[p], j))] == large::kZeroColumn) sum_x = from_real<E>(0);
         error_x = worse(error_x, distance(own(x_after, i, j), sum_x));
@@ -377,7 +387,7 @@ void time_inner() {
   std::vector<GramStepPair> list;
   for (int i = 0; i < kPairs; ++i) list.push_back({2 * i, 2 * i + 1});
   const DeviceArray<GramStepPair> pairs(list);
-  const DeviceArray<E> w(std::vector<E>(kPairs * K * K));
+  const DeviceArray<E> w(std::vector<E>(kPairs * K * (K + 1)));
   const std::vector<int> zeros(kPairs * 2 * K);
   const DeviceArray<int> changes(zeros), active(zeros), active_count({0});
   const DeviceArray<GramStepCounts> counts({GramStepCounts{}});
@@ -386,14 +396,15 @@ void time_inner() {
   check(cudaEventCreate(&end), "cudaEventCreate");
   std::printf("orthogonalization, %s K %3d, us of %d pairs:", element_name<E>(), K, kPairs);
   for (const char* const kind : {"all pairs", "one pair", "no pair"}) {
-    std::vector<E> h(kPairs * kSplits * K * K, from_real<E>(0));
+    constexpr int kSize = PackedGram<E>::size(K);
+    std::vector<E> h(kPairs * kSplits * kSize, from_real<E>(0));
     for (int p = 0; p < kPairs; ++p) {
-      E* const part = h.data() + p * kSplits * K * K;
-      for (int i = 0; i < K; ++i) part[i * K + i] = from_real<E>(1);
+      const PackedGram<E> part{h.data() + p * kSplits * kSize};
+      for (int i = 0; i < K; ++i) part.set(i, i, from_real<E>(1));
       for (int i = 0; i < K && *kind == 'a'; ++i) {
-        for (int j = 0; j < i; ++j) part[i * K + j] = times_real(random_element<E>(), 0.2 / K);
+        for (int j = 0; j < i; ++j) part.set(i, j, times_real(random_element<E>(), 0.2 / K));
       }
-      if (*kind == 'o') part[40 * K + 3] = from_real<E>(1e-9);
+      if (*kind == 'o') part.set(40, 3, from_real<E>(1e-9));
     }
     const DeviceArray<E> partial(h);
     const DeviceArray<int32_t> exponents(zeros);

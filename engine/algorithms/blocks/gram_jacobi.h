@@ -145,6 +145,9 @@ struct GramWork {
   double tolerance2;     // the square of the tolerance
   int sweeps;            // at most
   bool sorts = true;     // without signs: the longer column of a pair comes first
+  // With both, not null: the exponents as they came in, k, and [out] k: W_true(j, j) - 1. See renormalize().
+  const int* exponents_before = nullptr;
+  E* diagonal = nullptr;
 };
 struct GramOutcome {
   double cosine2 = 0;   // the square of the largest cosine of two columns before the first rotation
@@ -396,11 +399,24 @@ SVD_HD double largest_cosine2(const Block& block, const GramWork<E>& work) {
 }
 
 // Norms back in [1/2, 2), by exact powers of two. Returns whether some column has become rounding errors of itself.
+//
+// A column may grow by many powers of two, where a longer one was lost. Then W(j, j) - 1 becomes -1 and loses W(j, j). X
+// has columns of norm one and needs no more digits than are left. V has the true columns and needs them all, so its
+// diagonal entries are kept from before.
 template <class Block, class E>
 SVD_HD bool renormalize(const Block& block, const GramWork<E>& work) {
+  // W_true(j, j) - 1. Sorting may have given the column another exponent.
+  const auto true_less_one = [&](int j) {
+    const E entry = work.w[j * work.w_ld + j];
+    const int shift = work.exponents[j] - work.exponents_before[j];
+    if (shift == 0) return entry;
+    const double by = power_of_two(shift < -1022 ? -1022 : shift > kLargestDistance ? kLargestDistance : shift);
+    return plus_product(times_real(entry, by), from_real<E>(by - 1), from_real<E>(1));
+  };
   block.for_each(0, work.k, [&](int j) {
     const double alpha = real_part(work.h.get(j, j));
     work.cosines[j] = alpha > 0 && alpha <= kLostNorm2 ? 1 : 0;
+    if (work.diagonal != nullptr) work.diagonal[j] = true_less_one(j);
     if (!(alpha > 0) || (alpha >= 0.25 && alpha < 4)) return;
     const int e = (static_cast<int>(__builtin_bit_cast(uint64_t, alpha) >> 52) - 1023) / 2;
     const double scale = power_of_two(-e);

@@ -16,6 +16,8 @@
 // They are eigenvalues of the last eight rows and columns of B^T B. Those of the last two pairs of rows are the start. Two
 // steps of Laguerre's method on the polynomial of all eight improve them.
 //
+// In single precision no shift of a group is known before. Each sweep has Wilkinson's, of what the one before has left.
+//
 // Where some d_i is zero a shift would not pass it, and a sweep has none. It makes a superdiagonal zero, but for rounding
 // errors. Shifts that are known before would undo that. So the sweeps of such a group are made one after the other, each
 // with the shift that it finds, which is Wilkinson's or none. So are those of a group behind two that made no e_{high-1}
@@ -69,6 +71,13 @@ struct SweepState {
   int32_t high, in_vain;
 };
 
+// Whether the shifts of a group are known before it. In single precision one thread a matrix is as fast as four, and a
+// whole group's shifts cost it more than they save (decisions/0019).
+template <class T>
+constexpr bool knows_shifts_ahead() {
+  return sizeof(T) == 8;
+}
+
 template <class L, class Threads>
 class GolubKahan {
  public:
@@ -82,28 +91,23 @@ class GolubKahan {
     int high = deflated(state.high), in_vain = state.in_vain;
     Block block = block_above(high);
     while (high > 0 && to->begin(high)) {
-      const bool ahead = in_vain < kMostInVain && block.zeros == 0;
-      Block left = block;
+      const bool ahead = kShiftsAhead && in_vain < kMostInVain && block.zeros == 0;
+      Block left{0, 0, 0};
       if constexpr (Threads::count() == 1) {
-        left = sweep_in_turn(ahead, block, to);
+        left = ahead ? sweep_in_turn(block, to) : sweep_by_turn(block, to);
       } else if (ahead) {
         left = sweep_at_once(block, to);
       } else {
         threads_.sync();
-        if (threads_.index() == 0) (void)sweep_in_turn(false, block, to);
+        if (threads_.index() == 0) (void)sweep_by_turn(block, to);
         threads_.sync();
       }
-      const bool alone = ahead && sweeps_of(block) == RotationGroup::kSweeps;
+      // Sweeps of several blocks: that of the last is not the uppermost.
+      if (ahead && sweeps_of(block) < RotationGroup::kSweeps) left = {0, 0, 0};
       const int end = deflated(high);
       in_vain = end < high ? 0 : in_vain + 1;
       high = end;
-      if (alone && high == left.high && left.low < high) {
-        block = {left.low, high, left.zeros + is_zero(d_[high])};
-      } else if (alone && high + 1 == left.high && left.low < high) {
-        block = {left.low, high, left.zeros};
-      } else {
-        block = block_above(high);
-      }
+      block = block_behind(left, high);
     }
     return {high, in_vain};
   }
@@ -111,6 +115,7 @@ class GolubKahan {
  private:
   static_assert(Threads::count() == 1 || Threads::count() == RotationGroup::kSweeps);
   static constexpr int kShiftRows = 8, kShiftSteps = 2, kMostInVain = 2;
+  static constexpr bool kShiftsAhead = knows_shifts_ahead<T>();
   // So far a sweep is behind the one before: that has written all that it reads.
   static constexpr int kRowsBehind = 3;
 
@@ -128,6 +133,12 @@ class GolubKahan {
     Block block{high, high, is_zero(d_[high])};
     while (block.low > 0 && !is_zero(e_[block.low - 1])) block.zeros += is_zero(d_[--block.low]);
     return block;
+  }
+  // The block that ends at `high`, where a sweep has left this one, which has no zero at or behind its end.
+  SVD_HD Block block_behind(const Block& left, int high) const {
+    if (high == left.high && left.low < high) return {left.low, high, left.zeros + is_zero(d_[high])};
+    if (high + 1 == left.high && left.low < high) return {left.low, high, left.zeros};
+    return block_above(high);
   }
 
   // The sweeps of a group that a block takes. Small ones leave some to the blocks above them.
@@ -309,32 +320,31 @@ class GolubKahan {
     return sweep->left();
   }
 
-  // A group by one thread: with the shifts that were known `ahead`, or each sweep with that which it finds. Returns what
-  // the last sweep has left.
-  SVD_HD Block sweep_in_turn(bool ahead, const Block& last, RotationWriter<L>* to) {
+  // A group by one thread, with the shifts that are known before. Returns what the last sweep has left.
+  SVD_HD Block sweep_in_turn(const Block& last, RotationWriter<L>* to) {
     Task tasks[RotationGroup::kSweeps];
     L shifts[RotationGroup::kSweeps];
     const bool alone = sweeps_of(last) == RotationGroup::kSweeps;
-    if (ahead && alone) find_shifts(last, 0, kShiftSteps, shifts);
-    SVD_LOOP for (int number = 0; ahead && number < RotationGroup::kSweeps; ++number) {
+    if (alone) find_shifts(last, 0, kShiftSteps, shifts);
+    SVD_LOOP for (int number = 0; number < RotationGroup::kSweeps; ++number) {
       tasks[number] = task_of(number, last);
       if (!alone) shifts[number] = shift(tasks[number]);
     }
     Block left = last;
     SVD_LOOP for (int number = 0; number < RotationGroup::kSweeps; ++number) {
-      Task task;
-      L mu;
-      if (ahead) {
-        task = tasks[number];
-        mu = shifts[number];
-      } else {
-        const Block block = block_above(deflated(last.high));
-        task = {block, 0, block.high > 0};
-        L found[1] = {L(0)};
-        if (task.exists && block.zeros == 0) find_shifts(block, 0, 0, found);
-        mu = found[0];
-      }
-      Sweep sweep(*this, task.block, task.end(), mu, number, to);
+      Sweep sweep(*this, tasks[number].block, tasks[number].end(), shifts[number], number, to);
+      left = swept(&sweep);
+    }
+    return left;
+  }
+  // A group by one thread, each sweep with the shift that it finds.
+  SVD_HD Block sweep_by_turn(Block block, RotationWriter<L>* to) {
+    Block left = block;
+    SVD_LOOP for (int number = 0; number < RotationGroup::kSweeps; ++number) {
+      if (number > 0) block = block_behind(left, deflated(block.high));
+      L mu[1] = {L(0)};
+      if (block.high > 0 && block.zeros == 0) find_shifts(block, 0, 0, mu);
+      Sweep sweep(*this, block, block.high, mu[0], number, to);
       left = swept(&sweep);
     }
     return left;

@@ -403,10 +403,12 @@ template <class E>
 void launch_sweeps(Launch* launch, const SquareCall<typename E::Scalar>& call, const BidiagonalMemory<E>& memory,
                    int round, bool is_last) {
   const int slot = sweep_slot(call.k) * static_cast<int>(sizeof(typename E::Scalar));
-  if (call.count < kSweptAlone) {
+  if constexpr (scalar::knows_shifts_ahead<typename E::Scalar>()) {
     using Threads = WarpThreads<scalar::RotationGroup::kSweeps>;
-    return launch->operator()<sweep_kernel<E, Threads>>(call.count, Threads::count(), slot, call, memory, round,
-                                                        is_last);
+    if (call.count < kSweptAlone) {
+      return launch->operator()<sweep_kernel<E, Threads>>(call.count, Threads::count(), slot, call, memory, round,
+                                                          is_last);
+    }
   }
   const int block = sweep_block(call.count);
   launch->operator()<sweep_kernel<E, scalar::OneThread>>(blocks_for(call.count, block), block, block * slot, call,

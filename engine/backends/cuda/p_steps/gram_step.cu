@@ -28,7 +28,7 @@ uint64_t lay_out(int count, int columns, int splits, char* base, Workspace<E>* o
   };
   Workspace<E> all{};
   all.partial = reinterpret_cast<E*>(take(n * static_cast<uint64_t>(splits) * square));
-  all.w = reinterpret_cast<E*>(take(n * square));
+  all.w = reinterpret_cast<E*>(take(n * (square + k * sizeof(E))));
   all.exponent_changes = reinterpret_cast<int*>(take(n * 2 * k * sizeof(int)));
   all.active = reinterpret_cast<int*>(take(n * sizeof(int)));
   all.active_count = reinterpret_cast<int*>(take(sizeof(int)));

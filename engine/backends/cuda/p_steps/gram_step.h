@@ -71,9 +71,9 @@ struct GramStepCounts {
 template <class E>
 struct InnerCall {
   const GramStepPair* pairs;
-  const E* partial;  // [count][splits][K x K] by rows, lower triangles
+  const E* partial;  // [count][splits] packed lower triangles, as PackedGram
   int splits;
-  E* w;                   // [out] [count][K x K], by columns: W - I; of active pairs
+  E* w;                   // [out] [count][K + 1][K], of active pairs: W - I by columns, then GramWork::diagonal
   int32_t* exponents;     // [in,out] of the columns of X
   int* exponent_changes;  // [out] [count][2][K]: before and after; of active pairs
   int* active;            // [out] [count]: the active pairs, in any order

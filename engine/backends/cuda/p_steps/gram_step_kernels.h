@@ -95,20 +95,16 @@ class SlabReader {
 
 // --- Gram matrices ------------------------------------------------------------------------------------------------
 
-// The lower triangle in regions of kHeight x 32, one a warp; the warps of kGroups groups share the rows of a slab.
+// The lower triangle in tiles of 16 x 8. Bands of 16 rows are in twos, one from each end. Any two have the same number of
+// tiles, half of them for each of two warps. So all four schedulers have the same work. kGroups groups of warps share the
+// rows of a slab.
 template <class E, int K>
 struct GramShape {
-  static constexpr int kTiles = kIsComplex<E> ? 1 : 2;  // of 16 rows, in a region
-  static constexpr int kHeight = 16 * kTiles;
-  static constexpr int kBands = K / kHeight;
-  static constexpr int regions() {
-    int n = 0;
-    for (int a = 0; a < kBands; ++a) n += a * kHeight / 32 + 1;
-    return n;
-  }
-  static constexpr int kRegions = regions();
-  static constexpr int kGroups = kRegions > 8 ? 1 : 12 / kRegions;
-  static constexpr int kThreads = 32 * kRegions * kGroups;
+  static constexpr int kBands = K / 16;
+  static constexpr int kWarps = kBands;      // of a group
+  static constexpr int kTiles = kBands + 1;  // of a warp
+  static constexpr int kGroups = 8 / kWarps;
+  static constexpr int kThreads = 32 * kWarps * kGroups;
   static constexpr int kSum = kGroups > 1 ? K* K* static_cast<int>(sizeof(E)) : 0;
   // With so many slabs on their way or worked on.
   static constexpr int shared_bytes(int stages) {
@@ -117,8 +113,68 @@ struct GramShape {
   }
 };
 
-// Block (split, pair) sums over its part of the rows: partial[pair][split] is K x K by rows, its lower regions written.
-// The first block clears the count of active pairs, which the orthogonalization then raises.
+// A warp's tiles: the first `of_upper` are of the band of its two with more tiles, from tile `first` on. The others are
+// all those of the other band.
+template <int kBands>
+struct GramTiles {
+  int upper, lower, first, of_upper;  // the first two: bands
+
+  __device__ __forceinline__ explicit GramTiles(int warp)
+      : upper(kBands - 1 - warp / 2),
+        lower(warp / 2),
+        first(warp % 2 * (kBands + 1)),
+        of_upper(warp % 2 == 0 ? kBands + 1 : 2 * upper + 1 - kBands) {}
+  // Where tile j of the warp begins.
+  __device__ __forceinline__ int row(int j) const { return 16 * (j < of_upper ? upper : lower); }
+  __device__ __forceinline__ int column(int j) const { return 8 * (j < of_upper ? first + j : j - of_upper); }
+};
+
+// Rows t, 4 + t, 8 + t and 12 + t of a column of a slab, which a thread has in a fragment.
+template <class E, int N>
+__device__ __forceinline__ void read_rows(const E* column, int t, Fragment<E, N>& to, int first, int stride) {
+#pragma unroll
+  for (int c = 0; c < 4; ++c) to.set(first + c * stride, column[4 * c + t]);
+}
+
+// Adds 16 rows of a slab, of which the first is at `rows`, to the sums of a warp's tiles, kOfUpper in its first band.
+template <class E, int K, int kOfUpper>
+__device__ __forceinline__ void add_rows(const E* rows, const GramTiles<K / 16>& tiles,
+                                         Fragment<E, 4> (&sum)[GramShape<E, K>::kTiles]) {
+  constexpr int kLd = Slab<E, K, true>::kLd;
+  const int g = static_cast<int>(threadIdx.x) % 32 / 4, t = static_cast<int>(threadIdx.x) % 4;
+  const auto left = [&](int band) {
+    Fragment<E, 8> a;
+    read_rows(rows + (16 * band + g) * kLd, t, a, 0, 2);
+    read_rows(rows + (16 * band + 8 + g) * kLd, t, a, 1, 2);
+    return a;
+  };
+  const auto add = [&](const Fragment<E, 8>& a, int column, Fragment<E, 4>& to) {
+    Fragment<E, 4> b;
+    read_rows(rows + (column + g) * kLd, t, b, 0, 1);
+    multiply<true>(to, a, b);
+  };
+  const Fragment<E, 8> upper = left(tiles.upper);
+#pragma unroll
+  for (int j = 0; j < kOfUpper; ++j) add(upper, 8 * (tiles.first + j), sum[j]);
+  if constexpr (kOfUpper < GramShape<E, K>::kTiles) {
+    const Fragment<E, 8> lower = left(tiles.lower);
+#pragma unroll
+    for (int j = kOfUpper; j < GramShape<E, K>::kTiles; ++j) add(lower, 8 * (j - kOfUpper), sum[j]);
+  }
+}
+// The same where kOfUpper, or what is two less and so on, is the number of a warp.
+template <class E, int K, int kOfUpper>
+__device__ __forceinline__ void add_rows_of_any(const E* rows, const GramTiles<K / 16>& tiles,
+                                                Fragment<E, 4> (&sum)[GramShape<E, K>::kTiles]) {
+  if (tiles.of_upper == kOfUpper) {
+    add_rows<E, K, kOfUpper>(rows, tiles, sum);
+  } else if constexpr (kOfUpper > 2) {
+    add_rows_of_any<E, K, kOfUpper - 2>(rows, tiles, sum);
+  }
+}
+
+// Block (split, pair) sums over its part of the rows: partial[pair][split] is a packed lower triangle. The first block
+// clears the count of active pairs, which the orthogonalization then raises.
 template <class E, int K, int kStages>
 __global__ void __launch_bounds__(GramShape<E, K>::kThreads, 1)
     gram_kernel(GramStepMatrix<E> x, const GramStepPair* pairs, GramStepVersions versions, GramStepStack stack,
@@ -134,19 +190,12 @@ __global__ void __launch_bounds__(GramShape<E, K>::kThreads, 1)
   const unsigned splits = gridDim.x, split = blockIdx.x;
   const int first = static_cast<int>(all * split / splits);
   const int slab_count = static_cast<int>(all * (split + 1) / splits) - first;
+  const int warp = static_cast<int>(threadIdx.x) / 32, group = warp / Shape::kWarps;
+  const GramTiles<K / 16> tiles(warp % Shape::kWarps);
 
-  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-  const int g = lane / 4, t = lane % 4, group = warp / Shape::kRegions;
-  int band = 0, block = warp % Shape::kRegions;  // rows band * kHeight .., columns block * 32 ..
-  while (block > band * Shape::kHeight / 32) block -= band++ * Shape::kHeight / 32 + 1;
-  const int row0 = band * Shape::kHeight, col0 = block * 32;
-
-  Fragment<E, 4> sum[Shape::kTiles][4];
+  Fragment<E, 4> sum[Shape::kTiles];
 #pragma unroll
-  for (int i = 0; i < Shape::kTiles; ++i) {
-#pragma unroll
-    for (int j = 0; j < 4; ++j) sum[i][j].clear();
-  }
+  for (int j = 0; j < Shape::kTiles; ++j) sum[j].clear();
   // Slab s is worked on at s mod kStages, while the next kStages - 1 arrive.
   const SlabReader<E, K, true, Shape::kThreads> reader(x, pair, width);
   const auto fetch = [&](int s) {
@@ -162,67 +211,38 @@ __global__ void __launch_bounds__(GramShape<E, K>::kThreads, 1)
     fetch(s + kStages - 1);
     const E* const slab = slabs + s % kStages * S::kElements;
     for (int r = 16 * group; r < S::kRows; r += 16 * Shape::kGroups) {
-      Fragment<E, 8> a[Shape::kTiles];
-#pragma unroll
-      for (int i = 0; i < Shape::kTiles; ++i) {
-#pragma unroll
-        for (int c = 0; c < 8; ++c) {
-          a[i].set(c, slab[(row0 + 16 * i + 8 * (c % 2) + g) * S::kLd + r + c / 2 * 4 + t]);
-        }
-      }
-#pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        Fragment<E, 4> b;
-#pragma unroll
-        for (int c = 0; c < 4; ++c) b.set(c, slab[(col0 + 8 * j + g) * S::kLd + r + 4 * c + t]);
-#pragma unroll
-        for (int i = 0; i < Shape::kTiles; ++i) multiply<true>(sum[i][j], a[i], b);
-      }
+      add_rows_of_any<E, K, Shape::kTiles>(slab + r, tiles, sum);
     }
   }
   __pipeline_wait_prior(0);
   __syncthreads();
 
   // The groups' sums, in their order; the slabs are no longer needed.
-  E* const out = partial + (int64_t{blockIdx.y} * int64_t{splits} + int64_t{split}) * (K * K);
-  const auto at = [&](int i, int j, int c) {
-    return (row0 + 16 * i + 8 * (c / 2) + g) * K + col0 + 8 * j + 2 * t + c % 2;
+  E* const out = partial + (int64_t{blockIdx.y} * int64_t{splits} + int64_t{split}) * PackedGram<E>::size(K);
+  const int g = static_cast<int>(threadIdx.x) % 32 / 4, t = static_cast<int>(threadIdx.x) % 4;
+  // f(row, column, entry) of each of the thread's entries.
+  const auto each = [&](const auto& f) {
+#pragma unroll
+    for (int j = 0; j < Shape::kTiles; ++j) {
+#pragma unroll
+      for (int c = 0; c < 4; ++c) f(tiles.row(j) + 8 * (c / 2) + g, tiles.column(j) + 2 * t + c % 2, j, c);
+    }
   };
   for (int from = Shape::kGroups - 1; from > 0; --from) {
-    if (group == from) {
-#pragma unroll
-      for (int i = 0; i < Shape::kTiles; ++i) {
-#pragma unroll
-        for (int j = 0; j < 4; ++j) {
-#pragma unroll
-          for (int c = 0; c < 4; ++c) slabs[at(i, j, c)] = sum[i][j].get(c);
-        }
-      }
-    }
+    if (group == from) each([&](int row, int column, int j, int c) { slabs[row * K + column] = sum[j].get(c); });
     __syncthreads();
     if (group == from - 1) {
-#pragma unroll
-      for (int i = 0; i < Shape::kTiles; ++i) {
-#pragma unroll
-        for (int j = 0; j < 4; ++j) {
-#pragma unroll
-          for (int c = 0; c < 4; ++c) {
-            sum[i][j].set(c, plus_product(sum[i][j].get(c), slabs[at(i, j, c)], from_real<E>(1)));
-          }
-        }
-      }
+      each([&](int row, int column, int j, int c) {
+        sum[j].set(c, plus_product(sum[j].get(c), slabs[row * K + column], from_real<E>(1)));
+      });
     }
     __syncthreads();
   }
   if (group == 0) {
-#pragma unroll
-    for (int i = 0; i < Shape::kTiles; ++i) {
-#pragma unroll
-      for (int j = 0; j < 4; ++j) {
-#pragma unroll
-        for (int c = 0; c < 4; ++c) out[at(i, j, c)] = sum[i][j].get(c);
-      }
-    }
+    each([&](int row, int column, int j, int c) {
+      const E entry = sum[j].get(c);
+      if (column <= row) out[PackedGram<E>::at(row, column)] = row == column ? from_real<E>(real_part(entry)) : entry;
+    });
   }
 }
 
@@ -340,6 +360,31 @@ struct InnerShape {
   }
 };
 
+// The sum of the parts of a Gram matrix, in their order. A thread has several entries at once, and several parts of each:
+// loads from far memory wait for each other as little as they can.
+template <class E, int K, int kThreads>
+__device__ __forceinline__ void sum_parts(const E* parts, int splits, E* h) {
+  constexpr int kSize = PackedGram<E>::size(K), kEntries = 4;
+  for (int first = static_cast<int>(threadIdx.x); first < kSize; first += kEntries * kThreads) {
+    E sum[kEntries];
+#pragma unroll
+    for (int u = 0; u < kEntries; ++u) sum[u] = from_real<E>(0);
+#pragma unroll(kIsComplex <E> ? 1 : 4)
+    for (int split = 0; split < splits; ++split) {
+#pragma unroll
+      for (int u = 0; u < kEntries; ++u) {
+        const int e = first + u * kThreads;
+        if (e < kSize) sum[u] = plus_product(sum[u], parts[int64_t{split} * kSize + e], from_real<E>(1));
+      }
+    }
+#pragma unroll
+    for (int u = 0; u < kEntries; ++u) {
+      const int e = first + u * kThreads;
+      if (e < kSize) h[e] = sum[u];
+    }
+  }
+}
+
 // One block a pair: sums the parts of its Gram matrix, sweeps, leaves W, its columns' exponents and what happened.
 template <class E, int K, bool kMany = false>
 __global__ void __launch_bounds__(InnerShape<E, K, kMany>::kThreads, (InnerShape<E, K, kMany>::kBlocks))
@@ -356,7 +401,8 @@ __global__ void __launch_bounds__(InnerShape<E, K, kMany>::kThreads, (InnerShape
   next += Shape::kGram;
   work.groups = reinterpret_cast<GramGroup<E>*>(next);
   next += Shape::kGroups;
-  E* const w_out = call.w + int64_t{blockIdx.x} * (K * K);
+  E* const w_out = call.w + int64_t{blockIdx.x} * (K * (K + 1));
+  work.diagonal = w_out + K * K;
   if (call.w_in_shared_memory) {
     work.w = reinterpret_cast<E*>(next);
     work.w_ld = Shape::kLd;
@@ -370,6 +416,7 @@ __global__ void __launch_bounds__(InnerShape<E, K, kMany>::kThreads, (InnerShape
   work.exponents = reinterpret_cast<int*>(next);
   next += K * sizeof(int);
   int* const exponents_before = reinterpret_cast<int*>(next);
+  work.exponents_before = exponents_before;
   next += K * sizeof(int);
   int8_t* const signs = reinterpret_cast<int8_t*>(next);
   next += K;
@@ -379,27 +426,8 @@ __global__ void __launch_bounds__(InnerShape<E, K, kMany>::kThreads, (InnerShape
   work.tolerance2 = call.tolerance * call.tolerance;
   work.sweeps = call.sweeps;
 
-  // A thread's entries at once: loads from far memory wait for each other as little as they can.
-  const E* const parts = call.partial + int64_t{blockIdx.x} * call.splits * (K * K);
-  constexpr int kEntries = 4, kStride = Shape::kThreads;
-  for (int first = static_cast<int>(threadIdx.x); first < K * K; first += kEntries * kStride) {
-    E sum[kEntries];
-#pragma unroll
-    for (int u = 0; u < kEntries; ++u) sum[u] = from_real<E>(0);
-    for (int split = 0; split < call.splits; ++split) {
-#pragma unroll
-      for (int u = 0; u < kEntries; ++u) {
-        const int e = first + u * kStride;
-        if (e < K * K && e % K <= e / K)
-          sum[u] = plus_product(sum[u], parts[int64_t{split} * (K * K) + e], from_real<E>(1));
-      }
-    }
-#pragma unroll
-    for (int u = 0; u < kEntries; ++u) {
-      const int e = first + u * kStride, i = e / K, j = e % K;
-      if (e < K * K && j <= i) work.h.data[PackedGram<E>::at(i, j)] = i == j ? from_real<E>(real_part(sum[u])) : sum[u];
-    }
-  }
+  sum_parts<E, K, Shape::kThreads>(call.partial + int64_t{blockIdx.x} * call.splits * PackedGram<E>::size(K),
+                                   call.splits, work.h.data);
   block.for_each(0, K, [&](int i) {
     const int64_t column = column_of<K>(pair, call.width, i);
     work.exponents[i] = exponents_before[i] = column < call.cols ? call.exponents[column] : 0;
@@ -487,7 +515,7 @@ template <class E, int K>
 __device__ __forceinline__ void load_rotations(const PostCall<E>& call, const SlabRange<E>& at,
                                                Fragment<E, 4> (&w)[K / 16][PostShape<E, K>::kTiles]) {
   const WarpPlace<E, K> place;
-  const E* const rotations = call.w + int64_t{at.index} * (K * K);
+  const E* const rotations = call.w + int64_t{at.index} * (K * (K + 1));
   const int* const before = call.exponent_changes + int64_t{at.index} * (2 * K);
   const int* const after = before + K;
 #pragma unroll
@@ -501,14 +529,14 @@ __device__ __forceinline__ void load_rotations(const PostCall<E>& call, const Sl
       for (int c = 0; c < 4; ++c) {
         const int row = 16 * k + 4 * c + place.t;
         E entry = rotations[column * K + row];
-        if (at.of_v) {  // V takes W of the true columns
+        if (at.of_v && row == column) {  // V takes W of the true columns
+          entry = rotations[K * K + row];
+        } else if (at.of_v) {
           const int shift = after[column] - before[row];
           if (shift > kLargestDistance) {
-            entry = from_real<E>(row == column ? -1 : 0);
+            entry = from_real<E>(0);
           } else if (shift != 0) {
-            const double by = power_of_two(shift < -1022 ? -1022 : shift);
-            entry = times_real(entry, by);
-            if (row == column) entry = plus_product(entry, from_real<E>(by - 1), from_real<E>(1));
+            entry = times_real(entry, power_of_two(shift < -1022 ? -1022 : shift));
           }
         } else if (vanished) {
           entry = from_real<E>(row == column ? -1 : 0);
