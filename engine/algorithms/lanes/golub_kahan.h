@@ -71,8 +71,8 @@ struct SweepState {
   int32_t high, in_vain;
 };
 
-// Whether the shifts of a group are known before it. In single precision one thread a matrix is as fast as four, and a
-// whole group's shifts cost it more than they save (decisions/0019).
+// Whether the shifts of a group are known before it. In single precision one thread a matrix is about as fast as four,
+// and a whole group's shifts cost it more than they save (decisions/0019).
 template <class T>
 constexpr bool knows_shifts_ahead() {
   return sizeof(T) == 8;
