@@ -173,6 +173,19 @@ struct Pair {
     }
   }
 
+  // W - I of the true columns, which had these exponents before.
+  std::vector<E> true_rotations(const std::vector<int>& before) const {
+    std::vector<E> result = w;
+    for (int j = 0; j < k; ++j) {
+      for (int i = 0; i < k; ++i) {
+        const double by = std::ldexp(1.0, exponents[static_cast<size_t>(j)] - before[static_cast<size_t>(i)]);
+        E& entry = result[static_cast<size_t>(j * k + i)];
+        entry = i == j ? diagonal[static_cast<size_t>(j)] : times_real(entry, by);
+      }
+    }
+    return result;
+  }
+
   int k, rows;
   std::vector<E> x, h, w, diagonal;
   std::vector<int> exponents;
@@ -188,14 +201,7 @@ Pair<E> true_rotations(Pair<E>* pair) {
   for (int round = 0; round < 3; ++round) {
     const std::vector<int> before = pair->exponents;
     if (!pair->orthogonalize(Alone(), 1e-15, 30).active) break;
-    product.w = pair->w;
-    for (int j = 0; j < pair->k; ++j) {
-      for (int i = 0; i < pair->k; ++i) {
-        E& entry = product.w[static_cast<size_t>(j * pair->k + i)];
-        const double by = std::ldexp(1.0, pair->exponents[static_cast<size_t>(j)] - before[static_cast<size_t>(i)]);
-        entry = i == j ? pair->diagonal[static_cast<size_t>(j)] : times_real(entry, by);
-      }
-    }
+    product.w = pair->true_rotations(before);
     product.apply();
   }
   return product;
@@ -411,15 +417,12 @@ TYPED_TEST(GramJacobi, ColumnsThatGrowKeepTheirDigits) {
     }
     const std::vector<int> before = pair.exponents;
     ASSERT_TRUE(pair.rotate(Alone(), 1e-15, 1).active);
+    rotations.x = pair.true_rotations(before);
     int largest_growth = 0;
     for (int j = 0; j < pair.k; ++j) {
-      const int after = pair.exponents[static_cast<size_t>(j)];
-      largest_growth = std::max(largest_growth, after - before[static_cast<size_t>(j)]);
-      for (int i = 0; i < pair.k; ++i) {
-        const TypeParam entry = pair.w[static_cast<size_t>(j * pair.k + i)], one = from_real<TypeParam>(1);
-        rotations.at(i, j) = i == j ? plus_product(pair.diagonal[static_cast<size_t>(j)], one, one)
-                                    : times_real(entry, std::ldexp(1.0, after - before[static_cast<size_t>(i)]));
-      }
+      rotations.at(j, j) = plus_product(rotations.at(j, j), from_real<TypeParam>(1), from_real<TypeParam>(1));
+      const auto column = static_cast<size_t>(j);
+      largest_growth = std::max(largest_growth, pair.exponents[column] - before[column]);
     }
     double worst = 0;
     for (int j = 0; j < pair.k; ++j) {

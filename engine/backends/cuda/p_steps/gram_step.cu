@@ -27,6 +27,7 @@ uint64_t lay_out(int count, int columns, int splits, char* base, Workspace<E>* o
     return p;
   };
   Workspace<E> all{};
+  // Twice as much as triangles take: CudaLargeBackend::block_cosines() counts on it.
   all.partial = reinterpret_cast<E*>(take(n * static_cast<uint64_t>(splits) * square));
   all.w = reinterpret_cast<E*>(take(n * (square + k * sizeof(E))));
   all.exponent_changes = reinterpret_cast<int*>(take(n * 2 * k * sizeof(int)));
