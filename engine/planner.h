@@ -190,8 +190,8 @@ constexpr int64_t subspace_columns(int64_t n, int64_t top_k) {
 }
 
 // On a GPU: columns of a block pair of a matrix of n columns, 64 or 128. Wider pairs are multiplied at a higher rate
-// and orthogonalized more slowly. Complex pairs of 128 do not fit a multiprocessor.
-constexpr int cuda_large_pair_columns(int64_t n, bool complex) { return n < 6144 || complex ? 64 : 128; }
+// and orthogonalized more slowly (decisions/0014). Complex pairs of 128 do not fit a multiprocessor.
+constexpr int cuda_large_pair_columns(int64_t n, bool complex) { return n < 3584 || complex ? 64 : 128; }
 
 }  // namespace svdserve
 #endif  // SVDSERVE_ENGINE_PLANNER_H_

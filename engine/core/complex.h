@@ -40,6 +40,10 @@ SVD_HD double squared_modulus(Complex x) { return std::fma(x.re, x.re, x.im * x.
 SVD_HD double times_real(double x, double r) { return x * r; }
 SVD_HD Complex times_real(Complex x, double r) { return {x.re * r, x.im * r}; }
 
+// x + r for a real r
+SVD_HD double plus_real(double x, double r) { return x + r; }
+SVD_HD Complex plus_real(Complex x, double r) { return {x.re + r, x.im}; }
+
 // sum + x y
 SVD_HD double plus_product(double sum, double x, double y) { return std::fma(x, y, sum); }
 SVD_HD Complex plus_product(Complex sum, Complex x, Complex y) {

@@ -268,8 +268,7 @@ void check_inner(const Case<E, K>& c, bool shared_w, int64_t positive, int32_t s
     }
     const GramWork<E> work{K,
                            {packed.data()},
-                           own_w.data(),
-                           K,
+                           {own_w.data(), K, K},
                            own_f.data(),
                            positive < c.cols ? signs.data() : nullptr,
                            groups.data(),

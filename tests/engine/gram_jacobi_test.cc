@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/algorithms/blocks/gram_group_in_registers.h"
+#include "engine/algorithms/blocks/gram_groups_in_registers.h"
 #include "engine/core/team.h"
 #include "tests/support/numerics/effort.h"
 #include "tests/support/numerics/fiber_block.h"
@@ -57,9 +57,9 @@ class FiberWarps {
   mutable uint64_t seed_;
 };
 template <class E>
-void sweep_group(const FiberWarps& warps, const GramSuperstep& step, int g, const GramWork<E>& work) {
+void sweep_groups(const FiberWarps& warps, const GramSuperstep& step, int g, const GramWork<E>& work) {
   using Thread = numerics::FiberBlock::Thread;
-  warps.run_warp([&](Thread thread) { GroupInRegisters<Thread, E>(thread, step, g, work).sweep(); });
+  warps.run_warp([&](Thread thread) { GroupsInRegisters<Thread, E>(thread, step, g, work).sweep(); });
 }
 
 double modulus(double x) { return std::fabs(x); }
@@ -137,7 +137,8 @@ struct Pair {
   // W of the Gram matrix h, whatever x is.
   template <class Block>
   GramOutcome rotate(const Block& block, double tolerance, int sweeps) {
-    w.assign(static_cast<size_t>(k * k), from_real<E>(std::nan("")));
+    std::vector<E> padded(static_cast<size_t>(k * (k + padding)), from_real<E>(std::nan("")));
+    const GramRotations<E> rotations{padded.data(), k, k + padding};
     diagonal.assign(static_cast<size_t>(k), from_real<E>(std::nan("")));
     std::vector<GramGroup<E>> groups(static_cast<size_t>(k / kJacobiGroup));
     std::vector<double> cosines(static_cast<size_t>(kCosineParts * k));
@@ -146,8 +147,7 @@ struct Pair {
     const bool hyperbolic = std::count(signs.begin(), signs.end(), int8_t{-1}) > 0;
     const GramWork<E> work{k,
                            {h.data()},
-                           w.data(),
-                           k,
+                           rotations,
                            exponents.data(),
                            hyperbolic ? signs.data() : nullptr,
                            groups.data(),
@@ -158,7 +158,10 @@ struct Pair {
                            sorts,
                            before.data(),
                            diagonal.data()};
-    return gram_jacobi(block, work);
+    const GramOutcome outcome = gram_jacobi(block, work);
+    w.clear();
+    for (int j = 0; j < k; ++j) w.insert(w.end(), rotations.column(j), rotations.column(j) + k);
+    return outcome;
   }
   void apply() {
     const std::vector<E> old = x;
@@ -191,6 +194,7 @@ struct Pair {
   std::vector<int> exponents;
   std::vector<int8_t> signs;
   bool sorts = true;
+  int padding = 0;  // of a column of W in memory: 0 or 4
 };
 
 // Three rounds of `pair`, or fewer until all columns are orthogonal. Returns what they have done to the true columns.
@@ -280,8 +284,9 @@ TYPED_TEST(GramJacobi, OneSweepIsNotTheEnd) {
   EXPECT_GT(pair.largest_cosine(), 1e-8);
 }
 
-// Threads that keep a group in registers, and one that has it in memory. With signs, and with exponents in no order.
-TYPED_TEST(GramJacobi, AGroupInRegistersHasTheSameBits) {
+// Threads that keep groups in registers, and one that has them in memory. With signs, and with exponents in no order. W
+// lies as it does in a GPU's shared memory, and in order.
+TYPED_TEST(GramJacobi, GroupsInRegistersHaveTheSameBits) {
   for (const int k : {64, 128}) {
     if (numerics::kSanitized && k > 64) continue;
     for (const bool hyperbolic : {false, true}) {
@@ -291,6 +296,7 @@ TYPED_TEST(GramJacobi, AGroupInRegistersHasTheSameBits) {
       for (int i = 0; i < alone.rows; ++i) alone.at(i, 5) = alone.at(i, 50);
       if (hyperbolic) std::fill(alone.signs.begin() + k / 3, alone.signs.end(), int8_t{-1});
       Pair<TypeParam> fibers = alone;
+      fibers.padding = 4;
       // At the second tolerance some groups have nothing to rotate.
       for (const double tolerance : {1e-15, 1e-3}) {
         const GramOutcome expected = alone.orthogonalize(Alone(), tolerance, 1);

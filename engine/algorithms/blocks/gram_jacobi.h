@@ -106,6 +106,23 @@ struct PackedGram {
   static SVD_HD constexpr int at(int i, int j) { return i * (i + 1) / 2 + j; }
 };
 
+// W - I by columns, k x k.
+template <class E>
+struct GramRotations {
+  E* data;
+  int k;
+  // ld = k: in their order. ld = k + 4: in shared memory, which has banks. Four columns of a group, of the places 0, 2, 4
+  // and 6 in it, are read together. Their places in memory then differ in the two lowest bits, in most supersteps.
+  int ld;
+
+  SVD_HD E* column(int j) const { return data + (ld == k ? j : spread(j)) * ld; }
+
+ private:
+  SVD_HD int spread(int j) const {
+    return k == 64 ? (j << 2 & 63) | j >> 4 : (j << 2 & 127) | ((j >> 5) ^ (j >> 4 & 1));
+  }
+};
+
 // A group's part of a superstep: Q - I for what was done to its columns, column-major. Two of them, in
 // turns: one superstep's are still applied to W when the next one's are found.
 template <class E>
@@ -135,8 +152,7 @@ template <class E>
 struct GramWork {
   int k;                 // 64 or 128
   PackedGram<E> h;       // [in,out]
-  E* w;                  // [out] k x k
-  int w_ld;              // >= k
+  GramRotations<E> w;    // [out] k x k
   int* exponents;        // [in,out] k: f_j
   const int8_t* signs;   // [in] k, each +1 or -1; or null: all +1
   GramGroup<E>* groups;  // [scratch] k / 8
@@ -179,12 +195,16 @@ template <class E>
 SVD_HD E soon_rotated(E z, E y, RotatedColumn<E> by) {
   return plus_product(plus_product(z, z, by.own), y, by.other);
 }
-// The entry z of Q - I in row i and column c, with y, that of column `other`.
+// The entry z of Q - I, with y, that of the pair's other column. of_identity: what the identity adds to the product.
 template <class E>
-SVD_HD E rotated_less_identity(E z, E y, RotatedColumn<E> by, int i, int c, int other) {
-  const E of_identity = i == c ? by.own : i == other ? by.other : from_real<E>(0);
+SVD_HD E rotated_less_identity(E z, E y, RotatedColumn<E> by, E of_identity) {
   const E sum = plus_product(plus_product(of_identity, z, by.own), y, by.other);
   return plus_product(z, sum, from_real<E>(1));
+}
+// It, in row i and column c.
+template <class E>
+SVD_HD E of_identity(RotatedColumn<E> by, int i, int c, int other) {
+  return i == c ? by.own : i == other ? by.other : from_real<E>(0);
 }
 
 // The rotations of p-step v: H := J^H H J, Q := Q + Q (J - I).
@@ -209,8 +229,9 @@ SVD_HD void apply_rotations(const GramGroup<E>& s, int v, E* h, E* q) {
       const E x = h[j * n + i], y = h[other * n + i], x_of_q = q[j * n + i], y_of_q = q[other * n + i];
       h[j * n + i] = i == j ? from_real<E>(s.norm2[j]) : soon_rotated(x, y, s.rotation[j]);
       h[other * n + i] = i == other ? from_real<E>(s.norm2[other]) : soon_rotated(y, x, s.rotation[other]);
-      q[j * n + i] = rotated_less_identity(x_of_q, y_of_q, s.rotation[j], i, j, other);
-      q[other * n + i] = rotated_less_identity(y_of_q, x_of_q, s.rotation[other], i, other, j);
+      const RotatedColumn<E> by = s.rotation[j], other_by = s.rotation[other];
+      q[j * n + i] = rotated_less_identity(x_of_q, y_of_q, by, of_identity(by, i, j, other));
+      q[other * n + i] = rotated_less_identity(y_of_q, x_of_q, other_by, of_identity(other_by, i, other, j));
     }
   }
 }
@@ -242,7 +263,7 @@ SVD_HD bool find_rotations(const GramSuperstep& step, int g, int v, const E* h, 
   return any;
 }
 
-// Sweeps group g, the p-steps of `step`. (A team that is a warp has its own: gram_group_in_registers.h.)
+// Sweeps group g, the p-steps of `step`.
 template <class E>
 SVD_HD void sweep_group_alone(const GramSuperstep& step, int g, const GramWork<E>& work) {
   constexpr int n = kJacobiGroup;
@@ -273,9 +294,13 @@ SVD_HD void sweep_group_alone(const GramSuperstep& step, int g, const GramWork<E
     work.exponents[step.column(g, j)] = s.exponent[j];
   }
 }
+// Groups g and g + 1. (A team that is a warp has its own: gram_groups_in_registers.h.)
 template <class Team, class E>
-SVD_HD void sweep_group(const Team& team, const GramSuperstep& step, int g, const GramWork<E>& work) {
-  team.once([&] { sweep_group_alone(step, g, work); });
+SVD_HD void sweep_groups(const Team& team, const GramSuperstep& step, int g, const GramWork<E>& work) {
+  team.once([&] {
+    sweep_group_alone(step, g, work);
+    sweep_group_alone(step, g + 1, work);
+  });
 }
 
 // --- the rest of the matrix ---------------------------------------------------------------------------------------
@@ -291,27 +316,29 @@ struct GramTile {
   }
 };
 
-// H_ab := Q_a^H H_ab Q_b.
+// H_ab := Q_a^H H_ab Q_b. H alone takes Q with its identity: a rounding of H costs at most a sweep.
 template <class E>
 SVD_HD void transform_gram_tile(const GramSuperstep& step, GramTile tile, const GramWork<E>& work) {
   constexpr int n = kJacobiGroup;
-  const E* const qa = work.groups[tile.a].q[step.turn];
-  const E* const qb = work.groups[tile.b].q[step.turn];
+  const auto with_identity = [&](int group, int i, int j) {
+    return plus_real(work.groups[group].q[step.turn][j * n + i], i == j ? 1 : 0);
+  };
   E t[n * n];
   for (int j = 0; j < n; ++j) {
     for (int i = 0; i < n; ++i) {
       E sum = from_real<E>(0);
       for (int r = 0; r < n; ++r) {
-        sum = plus_product(sum, conjugate(qa[i * n + r]), work.h.get(step.column(tile.a, r), step.column(tile.b, j)));
+        sum = plus_product(sum, conjugate(with_identity(tile.a, r, i)),
+                           work.h.get(step.column(tile.a, r), step.column(tile.b, j)));
       }
-      t[j * n + i] = plus_product(work.h.get(step.column(tile.a, i), step.column(tile.b, j)), sum, from_real<E>(1));
+      t[j * n + i] = sum;
     }
   }
   for (int j = 0; j < n; ++j) {
     for (int i = 0; i < n; ++i) {
       E sum = from_real<E>(0);
-      for (int r = 0; r < n; ++r) sum = plus_product(sum, t[r * n + i], qb[j * n + r]);
-      work.h.set(step.column(tile.a, i), step.column(tile.b, j), plus_product(t[j * n + i], sum, from_real<E>(1)));
+      for (int r = 0; r < n; ++r) sum = plus_product(sum, with_identity(tile.b, r, j), t[r * n + i]);
+      work.h.set(step.column(tile.a, i), step.column(tile.b, j), sum);
     }
   }
 }
@@ -334,13 +361,13 @@ SVD_HD void transform_rotations(const Team& team, const GramSuperstep& step, int
     E row[n], row1[n];
     for (int r = 0; r < n; ++r) {
       const int column = step.column(b, r);
-      row[r] = work.w[column * work.w_ld + i];
+      row[r] = work.w.column(column)[i];
       row1[r] = plus_product(row[r], from_real<E>(column == i ? 1 : 0), from_real<E>(1));
     }
     for (int j = 0; j < n; ++j) {
       E sum = from_real<E>(0);
       for (int r = 0; r < n; ++r) sum = plus_product(sum, row1[r], q[j * n + r]);
-      work.w[step.column(b, j) * work.w_ld + i] = plus_product(row[j], sum, from_real<E>(1));
+      work.w.column(step.column(b, j))[i] = plus_product(row[j], sum, from_real<E>(1));
     }
   });
 }
@@ -407,7 +434,7 @@ template <class Block, class E>
 SVD_HD bool renormalize(const Block& block, const GramWork<E>& work) {
   // W_true(j, j) - 1. Sorting may have given the column another exponent.
   const auto true_less_one = [&](int j) {
-    const E entry = work.w[j * work.w_ld + j];
+    const E entry = work.w.column(j)[j];
     const int shift = work.exponents[j] - work.exponents_before[j];
     if (shift == 0) return entry;
     const double by = power_of_two(shift < -1022 ? -1022 : shift > kLargestDistance ? kLargestDistance : shift);
@@ -420,7 +447,7 @@ SVD_HD bool renormalize(const Block& block, const GramWork<E>& work) {
     if (!(alpha > 0) || (alpha >= 0.25 && alpha < 4)) return;
     const int e = (static_cast<int>(__builtin_bit_cast(uint64_t, alpha) >> 52) - 1023) / 2;
     const double scale = power_of_two(-e);
-    E* const column = work.w + j * work.w_ld;
+    E* const column = work.w.column(j);
     for (int i = 0; i < work.k; ++i) column[i] = times_real(column[i], scale);
     column[j] = plus_product(column[j], from_real<E>(scale - 1), from_real<E>(1));
     work.exponents[j] += e;
@@ -438,7 +465,7 @@ SVD_HD GramOutcome gram_jacobi(const Block& block, const GramWork<E>& work) {
   outcome.cosine2 = largest_cosine2(block, work);
   outcome.active = outcome.cosine2 > work.tolerance2 && std::isfinite(outcome.cosine2);
   if (!outcome.active) return outcome;
-  block.for_each(0, k * k, [&](int e) { work.w[(e >> bits) * work.w_ld + (e & (k - 1))] = from_real<E>(0); });
+  block.for_each(0, k * k, [&](int e) { work.w.column(e >> bits)[e & (k - 1)] = from_real<E>(0); });
   block.for_each(0, jacobi_supersteps(k) * k, [&](int e) {
     const int i = e & (k - 1);
     work.columns[e] = static_cast<uint8_t>(jacobi_superstep(k, e >> bits).column(i / kJacobiGroup, i % kJacobiGroup));
@@ -455,7 +482,7 @@ SVD_HD GramOutcome gram_jacobi(const Block& block, const GramWork<E>& work) {
       const GramSuperstep before = step;
       step = {work.columns + s * k, jacobi_superstep(k, s).steps, s % 2};
       block.for_each_team(
-          groups, [&](const auto& team, int g) { sweep_group(team, step, g, work); },  //
+          groups / 2, [&](const auto& team, int two) { sweep_groups(team, step, 2 * two, work); },  //
           s > 0 ? groups : 0, [&](const auto& team, int g) { rotate_columns(team, before, g, work); });
       transform_gram(block, step, work);
     }

@@ -209,26 +209,13 @@ struct GramAngle {
   double sine, cosine_less_one;
 };
 
-// 1 / (c (1 + c)) for c = cos theta = sqrt((1 + cos 2 theta) / 2), to some 20 bits; 0 <= cos 2 theta <= 1.
-SVD_HD double half_tangent_over_sine(float cosine_of_twice) {
-  const float c2 = std::fma(0.5f, cosine_of_twice, 0.5f);
-#if defined(__CUDA_ARCH__)
-  float inverse_c, inverse;
-  asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(inverse_c) : "f"(c2));
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(std::fma(c2, inverse_c, c2)));
-  return inverse;
-#else
-  const float inverse_c = 1 / std::sqrt(c2);
-  return 1 / std::fma(c2, inverse_c, c2);
-#endif
-}
-
 // tan(theta / 2) / s to some 20 bits; |theta| <= pi / 4. delta = beta q - alpha p.
-//   tan 2 theta = 2 |gamma| s / delta;  tan(theta / 2) = sin theta / (1 + cos theta)
+//   tan 2 theta = 2 |gamma| s / delta;  2 cos^2 theta = 1 + cos 2 theta;  tan(theta / 2) = sin theta / (1 + cos theta)
 SVD_HD double half_tangent(double delta, double modulus, double s2) {
   const double cross = 2 * modulus;
   const double inverse_root = rough_root(std::fma(delta, delta, std::fma(cross * s2, cross, 0x1p-1000)));
-  return modulus * inverse_root * half_tangent_over_sine(static_cast<float>(std::fabs(delta) * inverse_root));
+  const double c2 = std::fma(0.5, std::fabs(delta) * inverse_root, 0.5), inverse_c = rough_root(c2);
+  return modulus * inverse_root * inverse_c * rough_reciprocal(std::fma(c2, inverse_c, 1.0));
 }
 
 // t = tan(theta / 2):  sin theta = 2 t / (1 + t^2);  cos theta - 1 = -t sin theta

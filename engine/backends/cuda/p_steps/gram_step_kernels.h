@@ -10,7 +10,7 @@
 
 #include <cuda_pipeline_primitives.h>
 
-#include "engine/algorithms/blocks/gram_group_in_registers.h"
+#include "engine/algorithms/blocks/gram_groups_in_registers.h"
 #include "engine/algorithms/large/large_backend.h"
 #include "engine/backends/cuda/device/matrix_unit.h"
 #include "engine/backends/cuda/device/teams.h"
@@ -250,14 +250,15 @@ __global__ void __launch_bounds__(GramShape<E, K>::kThreads, 1)
 
 // As the generic one, in registers.
 template <class E>
-__device__ __forceinline__ void sweep_group(const WarpTeam<32>&, const GramSuperstep& step, int g,
-                                            const GramWork<E>& work) {
+__device__ __forceinline__ void sweep_groups(const WarpTeam<32>&, const GramSuperstep& step, int g,
+                                             const GramWork<E>& work) {
   const WarpThreads<32> thread;
-  GroupInRegisters<WarpThreads<32>, E>(thread, step, g, work).sweep();
+  GroupsInRegisters<WarpThreads<32>, E>(thread, step, g, work).sweep();
 }
 
-// A thread's part of a tile of H, in matrix units. The second product takes its inner index in the order 2 t, 2 t + 1,
-// in which the first one left it.
+// A thread's part of a tile of H, in matrix units: rows 2 t and 2 t + 1 of column g. The first product is Q_a^H H, and
+// its result T has columns 2 t and 2 t + 1 of row g. The second one is Q_b^T T^T, whose result lies as H did. Both take
+// their inner index in the order 2 t, 2 t + 1. So a thread reads and writes the same entries of H, and no others.
 template <class E>
 class GramTileUnit {
  public:
@@ -265,34 +266,27 @@ class GramTileUnit {
       : step_(step), tile_(tile), work_(work) {}
 
   __device__ __forceinline__ void load() {
-    const int column = step_.column(tile_.b, g_);
-    row_ = step_.column(tile_.a, g_);
-    left_ = step_.column(tile_.b, 2 * t_);
-    right_ = step_.column(tile_.b, 2 * t_ + 1);
-    for_first_[0] = work_.h.get(step_.column(tile_.a, t_), column);
-    for_first_[1] = work_.h.get(step_.column(tile_.a, 4 + t_), column);
-    h_[0] = work_.h.get(row_, left_);
-    h_[1] = work_.h.get(row_, right_);
-    const E* const qa = work_.groups[tile_.a].q[step_.turn] + g_ * n;
-    const E* const qb = work_.groups[tile_.b].q[step_.turn] + g_ * n;
-    qa_[0] = conjugate(qa[t_]);
-    qa_[1] = conjugate(qa[4 + t_]);
-    qb_[0] = qb[2 * t_];
-    qb_[1] = qb[2 * t_ + 1];
+    column_ = step_.column(tile_.b, g_);
+    rows_[0] = step_.column(tile_.a, 2 * t_);
+    rows_[1] = step_.column(tile_.a, 2 * t_ + 1);
+    const E* const qa = work_.groups[tile_.a].q[step_.turn] + g_ * n + 2 * t_;
+    const E* const qb = work_.groups[tile_.b].q[step_.turn] + g_ * n + 2 * t_;
+    for (int i = 0; i < 2; ++i) {
+      const double identity = g_ == 2 * t_ + i ? 1 : 0;
+      h_[i] = work_.h.get(rows_[i], column_);
+      qa_[i] = conjugate(plus_real(qa[i], identity));
+      qb_[i] = plus_real(qb[i], identity);
+    }
   }
   __device__ __forceinline__ void multiply() {
-    const E zero = from_real<E>(0), one = from_real<E>(1);
+    const E zero = from_real<E>(0);
     E first[2] = {zero, zero}, second[2] = {zero, zero};
-    multiply_8x8x4(first, qa_[0], for_first_[0]);
-    multiply_8x8x4(first, qa_[1], for_first_[1]);
-    for (int i = 0; i < 2; ++i) h_[i] = plus_product(h_[i], first[i], one);
-    multiply_8x8x4(second, h_[0], qb_[0]);
-    multiply_8x8x4(second, h_[1], qb_[1]);
-    for (int i = 0; i < 2; ++i) h_[i] = plus_product(h_[i], second[i], one);
+    for (int i = 0; i < 2; ++i) multiply_8x8x4(first, qa_[i], h_[i]);
+    for (int i = 0; i < 2; ++i) multiply_8x8x4(second, qb_[i], first[i]);
+    for (int i = 0; i < 2; ++i) h_[i] = second[i];
   }
   __device__ __forceinline__ void store() const {
-    work_.h.set(row_, left_, h_[0]);
-    work_.h.set(row_, right_, h_[1]);
+    for (int i = 0; i < 2; ++i) work_.h.set(rows_[i], column_, h_[i]);
   }
 
  private:
@@ -302,12 +296,10 @@ class GramTileUnit {
   const GramTile tile_;
   const GramWork<E>& work_;
   const int g_ = static_cast<int>(threadIdx.x) % 32 / 4, t_ = static_cast<int>(threadIdx.x) % 4;
-  int row_, left_, right_;
-  E for_first_[2], h_[2], qa_[2], qb_[2];
+  int column_, rows_[2];
+  E h_[2], qa_[2], qb_[2];
 };
 
-// Every lane has read its parts before the first product begins, which waits for all. So the results may lie where the
-// operands were.
 template <class E>
 __device__ __forceinline__ void transform_gram_tiles(const WarpTeam<32>&, const GramSuperstep& step, GramTile first,
                                                      GramTile second, const GramWork<E>& work) {
@@ -329,8 +321,8 @@ __device__ __forceinline__ void transform_rotations(const WarpTeam<32>& team, co
   const E* const q = work.groups[b].q[step.turn] + g * n + 2 * t;
   const E zero = from_real<E>(0), one = from_real<E>(1), q_left = q[0], q_right = q[1];
   const int left = step.column(b, 2 * t), right = step.column(b, 2 * t + 1);
-  E* const w_left = work.w + left * work.w_ld + g;
-  E* const w_right = work.w + right * work.w_ld + g;
+  E* const w_left = work.w.column(left) + g;
+  E* const w_right = work.w.column(right) + g;
 #pragma unroll 4
   for (int row = 0; row < work.k; row += n) {
     const E x = w_left[row], y = w_right[row];
@@ -342,14 +334,14 @@ __device__ __forceinline__ void transform_rotations(const WarpTeam<32>& team, co
   }
 }
 
-// kMany: of so many pairs that a multiprocessor should have three at once.
+// kMany: of so many pairs that a multiprocessor should have several at once.
 template <class E, int K, bool kMany = false>
 struct InnerShape {
-  // A warp a group, and eight more for the small products: a block is alone on its multiprocessor, which has nothing
-  // else to hide latencies with. (Sixteen more leave too few registers a thread.) Of many, the others hide them.
-  static constexpr int kThreads = kMany ? 256 : (K / kJacobiGroup + 8) * 32;
-  static constexpr int kBlocks = kMany ? 3 : 1;  // a multiprocessor
-  static constexpr int kLd = K + 4;              // of W in shared memory
+  // A warp sweeps two groups of columns, and others apply rotations to W meanwhile. With more warps a thread has too few
+  // registers. At K = 64 14 warps have two tiles of H each.
+  static constexpr int kThreads = kMany ? (kIsComplex<E> ? 256 : 192) : K == 64 ? 448 : 512;
+  static constexpr int kBlocks = !kMany ? 1 : kIsComplex<E> ? 2 : 3;  // a multiprocessor
+  static constexpr int kLd = K + 4;                                   // of W in shared memory
   static constexpr int kGram = PackedGram<E>::size(K) * static_cast<int>(sizeof(E));
   static constexpr int kGroups = K / kJacobiGroup * static_cast<int>(sizeof(GramGroup<E>));
   static constexpr int kColumns =
@@ -404,12 +396,10 @@ __global__ void __launch_bounds__(InnerShape<E, K, kMany>::kThreads, (InnerShape
   E* const w_out = call.w + int64_t{blockIdx.x} * (K * (K + 1));
   work.diagonal = w_out + K * K;
   if (call.w_in_shared_memory) {
-    work.w = reinterpret_cast<E*>(next);
-    work.w_ld = Shape::kLd;
+    work.w = {reinterpret_cast<E*>(next), K, Shape::kLd};
     next += Shape::kRotations;
   } else {
-    work.w = w_out;
-    work.w_ld = K;
+    work.w = {w_out, K, K};
   }
   work.cosines = reinterpret_cast<double*>(next);
   next += kCosineParts * K * sizeof(double);
@@ -453,7 +443,7 @@ __global__ void __launch_bounds__(InnerShape<E, K, kMany>::kThreads, (InnerShape
   }
   if (!outcome.active) return;
   if (call.w_in_shared_memory) {
-    block.for_each(0, K * K, [&](int e) { w_out[e] = work.w[e / K * Shape::kLd + e % K]; });
+    block.for_each(0, K * K, [&](int e) { w_out[e] = work.w.column(e / K)[e % K]; });
   }
   block.for_each(0, K, [&](int j) {
     const int64_t column = column_of<K>(pair, call.width, j);
