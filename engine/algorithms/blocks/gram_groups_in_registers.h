@@ -7,8 +7,9 @@
 // rows. So every partner is at a fixed distance:
 //   (i xor v, c)   thread xor 4 (v mod 4); the other a if v >= 4
 //   (i, c xor v)   thread xor (v mod 4); the other b if v >= 4
-// Each thread computes the rotation of pair number j of its group, and four compute the same. They cost no more than one
-// would. A rotation has most of the instructions of a p-step, so a warp has two groups and not one.
+// Each thread computes the rotation of pair number j of its group, for the pair's first column if i is even, else for its
+// second one. Two threads compute the same, and cost no more than one would. A rotation has most of the instructions of a
+// p-step, so a warp has two groups and not one.
 //
 // Source, method, accuracy: gram_jacobi.h. Threads: core/team.h.
 #ifndef SVDSERVE_ENGINE_ALGORITHMS_BLOCKS_GRAM_GROUPS_IN_REGISTERS_H_
@@ -54,6 +55,7 @@ class GroupsInRegisters {
         p_steps<true>();
       }
     }
+    const int lost = (counts_ | thread_.exchanged(counts_, 4)) >> 16;
     for (int a = 0; a < 2; ++a) {
       for (int b = 0; b < 2; ++b) s_.q[step_.turn][(j_ + 4 * b) * n + i_ + 4 * a] = q_[a][b];
     }
@@ -67,7 +69,7 @@ class GroupsInRegisters {
     if (i_ == 0) {
       s_.rotated[j_] += counts_ & 0xff;
       s_.proper[j_] += counts_ >> 8 & 0xff;
-      s_.lost[j_] |= counts_ >> 16 != 0 ? 1 : 0;
+      s_.lost[j_] |= lost != 0 ? 1 : 0;
     }
   }
 
@@ -133,15 +135,15 @@ class GroupsInRegisters {
     const bool needed = needs_rotation(x.alpha, x.beta, squared_modulus(x.gamma), work_.tolerance2);
     if (!thread_.any_of_warp(needed)) return;
     const GramRotation<E> r = gram_rotation(x.alpha, x.beta, x.gamma, f_p, f_q, signs<kSigned>(p, q), needed);
-    counts_ += needed ? (r.lost ? 0x10001 : 1) + (r.proper ? 0x100 : 0) : 0;
+    const bool was_q = (i_ % 2 != 0) != r.swapped;
+    const GramColumn<E> column = column_after(r, x.alpha, x.beta, was_q);
+    counts_ += needed ? (column.lost ? 0x10001 : 1) + (r.proper ? 0x100 : 0) : 0;
     thread_.sync();  // nobody reads the rotations and exponents of before
-    if (i_ == 0) {
-      s_.rotation[p] = r.p;
-      s_.rotation[q] = r.q;
-      s_.norm2[p] = r.alpha;
-      s_.norm2[q] = r.beta;
-      s_.exponent[p] = r.swapped ? f_q : f_p;
-      s_.exponent[q] = r.swapped ? f_p : f_q;
+    if (i_ < 2) {
+      const int place = i_ == 0 ? p : q;
+      s_.rotation[place] = column.by;
+      s_.norm2[place] = column.norm2;
+      s_.exponent[place] = was_q ? f_q : f_p;
     }
     thread_.sync();
     apply(v);
@@ -182,7 +184,7 @@ class GroupsInRegisters {
   const int second_, i_, j_, g_;
   GramGroup<E>& s_;  // in memory that the threads share
   E h_[2][2], q_[2][2];
-  int counts_ = 0;  // of pair number j: rotations, 2^8 proper ones, 2^16 lost columns
+  int counts_ = 0;  // of pair number j: rotations, 2^8 proper ones, 2^16 times that its own column was lost
 };
 
 }  // namespace svdserve

@@ -249,15 +249,17 @@ SVD_HD bool find_rotations(const GramSuperstep& step, int g, int v, const E* h, 
     const bool needed = needs_rotation(alpha, beta, squared_modulus(gamma), work.tolerance2);
     const PairSigns signs = signs_of(work, step.column(g, p), step.column(g, q));
     const GramRotation<E> r = gram_rotation(alpha, beta, gamma, s.exponent[p], s.exponent[q], signs, needed);
-    s.rotation[p] = r.p;
-    s.rotation[q] = r.q;
-    s.norm2[p] = r.alpha;
-    s.norm2[q] = r.beta;
+    const GramColumn<E> first = column_after(r, alpha, beta, r.swapped);
+    const GramColumn<E> second = column_after(r, alpha, beta, !r.swapped);
+    s.rotation[p] = first.by;
+    s.rotation[q] = second.by;
+    s.norm2[p] = first.norm2;
+    s.norm2[q] = second.norm2;
     if (r.swapped) exchange(s.exponent[p], s.exponent[q]);
     if (!needed) continue;
     ++s.rotated[m];
     s.proper[m] += r.proper ? 1 : 0;
-    s.lost[m] |= r.lost ? 1 : 0;
+    s.lost[m] |= first.lost || second.lost ? 1 : 0;
     any = true;
   }
   return any;

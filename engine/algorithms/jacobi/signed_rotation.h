@@ -117,13 +117,21 @@ template <class E>
 struct alignas(16) RotatedColumn {
   E own, other;
 };
+// A rotation of a pair, by numbers that both columns need. The sines have the signs that they have in J.
 template <class E>
 struct GramRotation {
-  RotatedColumn<E> p, q;
-  double alpha, beta;  // |x_p|^2 and |x_q|^2 afterwards
-  bool proper;         // the angle is not negligible
-  bool swapped;        // with their exponents
-  bool lost;           // of the shorter column rounding errors are left
+  double sine_p, sine_q, cosine_less_one;
+  E phase;        // of x_p^H x_q
+  double change;  // |x_p|^2 becomes alpha + sine_p change, |x_q|^2 beta + sine_q change
+  bool proper;    // the angle is not negligible
+  bool swapped;   // with their exponents
+};
+// One column of the pair afterwards.
+template <class E>
+struct GramColumn {
+  RotatedColumn<E> by;
+  double norm2;
+  bool lost;  // rounding errors are left of it
 };
 
 SVD_HD double power_of_two(int e) {  // -1022 <= e <= 1023
@@ -252,28 +260,34 @@ SVD_HD GramRotation<E> gram_rotation(double alpha, double beta, E gamma, int f_p
   GramAngle angle = opposite ? hyperbolic_angle(std::fma(alpha, w.p, beta * w.q), modulus, w)
                              : trigonometric_angle(delta, modulus, w.s2);
   if (!needed) angle = {0, 0};
-  const double sine_p = angle.sine * w.q, sine_q = angle.sine * w.p, c = 1 + angle.cosine_less_one;
-  const E phase = phase_of(gamma, inverse_modulus), less_one = from_real<E>(angle.cosine_less_one);
-  const E qp = times_real(conjugate(phase), -sine_p), pq = times_real(phase, opposite ? -sine_q : sine_q);
+  const double sine_q = angle.sine * w.p, c = 1 + angle.cosine_less_one;
   GramRotation<E> r;
+  r.sine_p = -(angle.sine * w.q);
+  r.sine_q = opposite ? -sine_q : sine_q;
+  r.cosine_less_one = angle.cosine_less_one;
+  r.phase = phase_of(gamma, inverse_modulus);
   // |c x_p - s_p x_q|^2 = alpha - s_p change, without what cancels. Hyperbolic: alpha - |gamma| tanh phi.
-  const double change =
-      opposite ? modulus * reciprocal(c) : std::fma(sine_q, alpha, std::fma(-sine_p, beta, 2 * modulus * c));
-  r.alpha = std::fma(-sine_p, change, alpha);
-  r.beta = std::fma(opposite ? -sine_q : sine_q, change, beta);
-  // The shorter of parallel columns may come out negative: it becomes zero, and is left alone until computed anew.
-  r.lost = r.alpha <= kLostNorm2 * alpha || r.beta <= kLostNorm2 * beta;
-  r.alpha = not_negative(r.alpha);
-  r.beta = not_negative(r.beta);
+  r.change = opposite ? modulus * reciprocal(c) : std::fma(sine_q, alpha, std::fma(r.sine_p, beta, 2 * modulus * c));
   r.proper = c != 1;
   // The rotation has made the longer one longer.
   r.swapped =
       needed && (signs == PairSigns::kBothPositive ? delta >= 0 : signs == PairSigns::kBothNegative && delta < 0);
-  const E one = from_real<E>(1), cosine = from_real<E>(c);
-  r.p = {r.swapped ? plus_product(pq, one, from_real<E>(-1)) : less_one, r.swapped ? cosine : qp};
-  r.q = {r.swapped ? plus_product(qp, one, from_real<E>(-1)) : less_one, r.swapped ? cosine : pq};
-  if (r.swapped) exchange(r.alpha, r.beta);
   return r;
+}
+
+// The column that comes to q's place, or to p's. It was x_q, or x_p: the other way round if they are swapped.
+template <class E>
+SVD_HD GramColumn<E> column_after(const GramRotation<E>& r, double alpha, double beta, bool was_q) {
+  const double norm2 = was_q ? beta : alpha, sine = was_q ? r.sine_q : r.sine_p;
+  const E off = times_real(was_q ? r.phase : conjugate(r.phase), sine);
+  GramColumn<E> column;
+  column.by = {r.swapped ? plus_real(off, -1) : from_real<E>(r.cosine_less_one),
+               r.swapped ? from_real<E>(1 + r.cosine_less_one) : off};
+  // The shorter of parallel columns may come out negative: it becomes zero, and is left alone until computed anew.
+  const double after = std::fma(sine, r.change, norm2);
+  column.lost = after <= kLostNorm2 * norm2;
+  column.norm2 = not_negative(after);
+  return column;
 }
 
 }  // namespace svdserve
