@@ -112,7 +112,7 @@ class GroupsInRegisters {
     double alpha, beta;
     E gamma;
   };
-  // Entries (p, p), (q, q) and (p, q) where p is one of the first four, or q of the last four.
+  // Column p is one of the first four if a = 0, else one of the last four. So is q by b.
   SVD_HD Products products_of(int p, int q, int a, int b) const {
     return {of(real_part(h_[a][a]), p, p), of(real_part(h_[b][b]), q, q), of(h_[a][b], p, q)};
   }
@@ -169,7 +169,7 @@ class GroupsInRegisters {
       for (int a = 0; a < 2; ++a) {
         const E next = soon_rotated(u[a][b], from_h[a][b], by);
         h_[a][b] = a == b && i_ == j_ ? from_real<E>(s_.norm2[i_ + 4 * a]) : next;
-        // Which a and b those of the identity have is known before.
+        // a, b and far are known when this is compiled, so few of these comparisons are left.
         const E identity = a == b && i_ == j_                        ? by.own
                            : a == (b ^ far) && i_ == (j_ ^ distance) ? by.other
                                                                      : from_real<E>(0);

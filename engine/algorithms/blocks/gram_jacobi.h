@@ -111,8 +111,9 @@ template <class E>
 struct GramRotations {
   E* data;
   int k;
-  // ld = k: in their order. ld = k + 4: in shared memory, which has banks. Four columns of a group, of the places 0, 2, 4
-  // and 6 in it, are read together. Their places in memory then differ in the two lowest bits, in most supersteps.
+  // ld = k: columns lie in their order. ld = k + 4: each lies at spread(j), for shared memory, which has banks. Threads
+  // read columns 0, 2, 4 and 6 of a group together. In most supersteps these differ in high bits of j, of which spread()
+  // makes the two lowest, and so in their banks.
   int ld;
 
   SVD_HD E* column(int j) const { return data + (ld == k ? j : spread(j)) * ld; }
