@@ -24,6 +24,7 @@ int failures = 0;
 void expect(bool holds, const std::string& title, const char* what) {
   if (holds) return;
   std::printf("%s: %s\n", title.c_str(), what);
+  std::fflush(stdout);
   ++failures;
 }
 
@@ -72,6 +73,7 @@ LargeResult check_states(const LargeEngine& engine, const std::string& title, co
   }
   std::printf("%s: %d states, %.1f MB\n", title.c_str(), static_cast<int>(whole.saved.size()),
               static_cast<double>(whole.bytes()) / 1e6);
+  std::fflush(stdout);
   return want;
 }
 
