@@ -275,7 +275,8 @@ SVD_HD GramRotation<E> gram_rotation(double alpha, double beta, E gamma, int f_p
   return r;
 }
 
-// The column that comes to q's place, or to p's. It was x_q, or x_p: the other way round if they are swapped.
+// One column of the pair after its rotation: the one that was x_q, or the one that was x_p. Where they are swapped it has
+// the other's place.
 template <class E>
 SVD_HD GramColumn<E> column_after(const GramRotation<E>& r, double alpha, double beta, bool was_q) {
   const double norm2 = was_q ? beta : alpha, sine = was_q ? r.sine_q : r.sine_p;
