@@ -5,8 +5,8 @@
 // one-sided method on X without X. A sweep visits every pair once, in supersteps of up to seven p-steps, as follows.
 // Number the columns by the vectors of GF(2)^d, K = 2^d. Pairs i, i xor v of one v are a p-step. The seven v != 0 of a
 // subspace S of dimension three are a superstep: its p-steps stay within the K / 8 cosets of S, which are groups of
-// eight columns. So each group is swept for itself, 28 pairs on its own 8 x 8 matrix with a few threads and no wait for
-// the others. Its product of rotations, Q of order 8, is then applied to the rest of H and to W as small matrix
+// eight columns. So each group is swept for itself, 28 pairs on its own 8 x 8 matrix, by a few threads that wait for no
+// barrier of the block. Its product of rotations, Q of order 8, is then applied to the rest of H and to W as small matrix
 // products. Subspaces that meet in zero alone and cover all v make a sweep (jacobi_superstep() below). A group without
 // a cosine above the tolerance is left after one look, and nothing of it is applied: late sweeps are cheap.
 //
