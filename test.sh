@@ -8,8 +8,9 @@
 # Builds land in build/<name>; the last line says 'N passed, N failed', and the exit status is 0 only for 0 failed.
 #   release   all tests, optimized as shipped for this machine's instruction set, with lint, layering, install and
 #             operations checks; with 'long' for every instruction set
-#   asan      all C++ and Python tests, the smallest sizes, under AddressSanitizer and UndefinedBehaviorSanitizer. Clang
-#             compiles it in half of GCC's time, and checks the annotations of locks
+#   asan      C++ and Python tests of the smallest sizes, under AddressSanitizer and UndefinedBehaviorSanitizer; with
+#             'long' also those of single algorithms and of the Python client. Clang compiles it in half of GCC's time, and
+#             checks the annotations of locks
 #   tsan      what threads share in engine and server core, which know no gRPC, under ThreadSanitizer
 #   fuzz      decoders, with inputs that libFuzzer makes up, for about a minute; tests/fuzz/run.py does it for as long as one likes
 set -uo pipefail
@@ -24,7 +25,7 @@ for word in "$@"; do
     release | asan | tsan | fuzz) builds+=("$word") ;;
     cuda) cuda=ON ;;
     long) cuda=ON && export SVDSERVE_TEST_SIZE=long ;;  # tests/support/numerics/effort.h
-    -h | --help) sed -n '2,14p' "${BASH_SOURCE[0]}" | cut -c3-; exit 0 ;;
+    -h | --help) sed -n '2,15p' "${BASH_SOURCE[0]}" | cut -c3-; exit 0 ;;
     *) echo "test.sh: unknown word '$word'; there are: cuda long release asan tsan fuzz" >&2; exit 2 ;;
   esac
 done
@@ -34,7 +35,8 @@ jobs=$(nproc)
 test_jobs=$((jobs + jobs / 2))
 # The release build is the quickstart's, and takes half the time of one for all instruction sets.
 release=(-DSVDSERVE_SIMD=native -DSVDSERVE_UNITY=ON)
-[[ ${SVDSERVE_TEST_SIZE:-} == long ]] && release=()
+all_tests=OFF
+[[ ${SVDSERVE_TEST_SIZE:-} == long ]] && release=() && all_tests=ON
 [[ $cuda == OFF ]] && release+=(-DSVDSERVE_CUDA=OFF)
 log_dir=$PWD/build/logs
 mkdir -p "$log_dir"
@@ -58,7 +60,8 @@ stage() {
 build() {
   local log=$log_dir/$1-build.log settings=()
   [[ $1 == release ]] && settings=("${release[@]}")
-  { cmake --preset "$1" -DSVDSERVE_TESTS=ON -DSVDSERVE_BENCHMARKS=ON "${settings[@]}" && cmake --build --preset "$1" -j "$jobs"; } > "$log" 2>&1 ||
+  { cmake --preset "$1" -DSVDSERVE_TESTS=ON -DSVDSERVE_ALL_TESTS=$all_tests \
+    -DSVDSERVE_BENCHMARKS=ON "${settings[@]}" && cmake --build --preset "$1" -j "$jobs"; } > "$log" 2>&1 ||
     { grep -nE 'error:|Error |FAILED:' "$log" | head -n 20; tail -n 30 "$log"; echo "whole output: $log"; return 1; }
 }
 

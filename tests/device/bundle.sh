@@ -12,7 +12,7 @@ programs=(svdserve svdctl svdserve_echo svdserve_large_rate device_arithmetic de
 
 rm -rf "$bundle"
 tests/support/pack_programs.sh "$build/bin" "$bundle/bin" "${programs[@]}"
-cp tests/device/run.sh tests/device/torch_peer.py tests/device/compare.py tests/device/limits.py \
+cp tests/device/run.sh tests/device/torch_peer.py tests/device/cusolvermp_peer.py tests/device/compare.py tests/device/limits.py \
   tests/support/large_against_echo.sh tests/support/serve_with_echo.sh "$bundle/"
 # The Python client; NumPy and gRPC the machine there has.
 cp client/python/benchmarks/outputs_against_numpy.py client/python/benchmarks/against_numpy.py "$bundle/"

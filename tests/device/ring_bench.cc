@@ -4,10 +4,11 @@
 // f64, U and V, random normal, JACOBI; and bits of other kinds first. "members" 0 is one GPU without a ring; "peers"
 // are members in this process, which copy from GPU to GPU and share large products. "ranks" are processes of their
 // own. In turns, the median of three after one that does not count, unless there is one alone. "sweeps" is the time
-// from the first sweep's progress to the finish, so it has the ways to the members and back in it. "compute" is the
-// whole call without load and store. Below it are the phases of the last turn: home's, then a member's on average.
+// from the first sweep's progress to the finish, so it has the ways to the members and back in it. "a sweep" is the
+// second one, in which all pairs rotate. "compute" is the whole call without load and store. Below it are the sweeps of
+// the last turn, each with the check after it, and its phases: home's, then a member's on average.
 // "wait" and "swap" are its exchanges, "checkpoint" and "idle" the ways to home and the time that home computes.
-// "faster" is over one GPU, of sweeps and of compute. "of peers" is the speed of sweeps over that of as many peers.
+// "faster" is over one GPU, of sweeps, of a sweep and of compute. "of peers" is the speed of sweeps over that of as many peers.
 // "AUTO" is the compute time of that method, in the same turns. The exit status says whether all bits of rings agree.
 #include <algorithm>
 #include <chrono>
@@ -51,6 +52,7 @@ struct Results {
 struct Run {
   LargeOutcome outcome;
   double seconds = 0, sweeps = 0;
+  std::vector<double> each;  // sweep's seconds
   uint64_t checksum = 0;
 };
 
@@ -78,18 +80,22 @@ Run run(const LargeEngine& engine, const LargePlan& plan, const std::vector<char
   operands.left = results.left.data();
   operands.values = results.values.data();
   operands.right = results.right.data();
-  Clock::time_point first, last;
-  bool begun = false;
+  std::vector<Clock::time_point> ends;  // of sweeps, behind the beginning of the first
   LargeControl control;
   control.progress = [&](const LargeProgress& progress) {
-    if (progress.stage == LargeStage::kSweep && !begun) begun = true, first = Clock::now();
-    if (progress.stage != LargeStage::kFinish) last = Clock::now();
+    if (progress.stage != LargeStage::kSweep) return;
+    if (ends.empty()) ends.push_back(Clock::now());
+    ends.resize(static_cast<size_t>(progress.sweep) + 1);
+    ends.back() = Clock::now();
   };
   Run result;
   const auto start = Clock::now();
   result.outcome = engine.decompose(plan, operands, control);
   result.seconds = seconds_since(start);
-  result.sweeps = begun ? std::chrono::duration<double>(last - first).count() : 0;
+  for (size_t i = 0; i + 1 < ends.size(); ++i) {
+    result.each.push_back(std::chrono::duration<double>(ends[i + 1] - ends[i]).count());
+    result.sweeps += result.each.back();
+  }
   if (result.outcome.status != LargeStatus::kOk) {
     std::printf("not decomposed: %s\n", result.outcome.detail.c_str());
     std::exit(1);
@@ -218,7 +224,8 @@ bool times(const Rings& rings, int64_t n, int turns) {
   const auto plan = plan_large(problem, {.method = Method::kJacobi}), by_default = plan_large(problem, {});
   const auto operand = normal(problem);
   Results results;
-  std::vector<std::vector<double>> compute(rings.size()), sweeps(rings.size()), automatic(rings.size());
+  std::vector<std::vector<double>> compute(rings.size()), sweeps(rings.size()), second(rings.size()),
+      automatic(rings.size());
   std::vector<Run> last(rings.size());
   for (int turn = turns == 1 ? 1 : 0; turn <= turns; ++turn) {
     for (size_t i = 0; i < rings.size(); ++i) {
@@ -227,21 +234,25 @@ bool times(const Rings& rings, int64_t n, int turns) {
       if (turn == 0) continue;
       compute[i].push_back(compute_seconds(last[i]));
       sweeps[i].push_back(last[i].sweeps);
+      second[i].push_back(last[i].each.at(1));
       automatic[i].push_back(by_auto);
     }
   }
   bool good = true;
   for (size_t i = 0; i < rings.size(); ++i) {
     const int count = last[i].outcome.sweeps;
-    const double own = median(sweeps[i]);
-    std::printf("%6lld %8d %8s %7d %11.1f %14.1f %7.2f %12.1f %7.2f %9.1f  %016llx", static_cast<long long>(n),
-                rings[i].members, rings[i].name(), count, 1e3 * own, 1e3 * own / std::max(count, 1),
-                median(sweeps[0]) / own, 1e3 * median(compute[i]), median(compute[0]) / median(compute[i]),
+    const double own = median(sweeps[i]), one = median(second[i]);
+    std::printf("%6lld %8d %8s %7d %11.1f %7.2f %14.1f %7.2f %12.1f %7.2f %9.1f  %016llx", static_cast<long long>(n),
+                rings[i].members, rings[i].name(), count, 1e3 * own, median(sweeps[0]) / own, 1e3 * one,
+                median(second[0]) / one, 1e3 * median(compute[i]), median(compute[0]) / median(compute[i]),
                 1e3 * median(automatic[i]), static_cast<unsigned long long>(last[i].checksum));
     for (size_t peers = 0; peers < i; ++peers) {
       if (rings[peers].members == rings[i].members) std::printf("  %.3f of peers", median(sweeps[peers]) / own);
     }
     std::printf("%s\n", last[i].outcome.device_lost ? "  A MEMBER WAS LOST" : "");
+    std::printf("                        each sweep");
+    for (const double seconds : last[i].each) std::printf(" %.1f", 1e3 * seconds);
+    std::printf(" ms\n");
     for (const LargePhaseTime& phase : last[i].outcome.phases) {
       std::printf("                        %-16s %9.1f ms\n", phase.name.c_str(), 1e3 * phase.seconds);
     }
@@ -286,8 +297,8 @@ int main_of(const Wanted& wanted) {
     good = same_bits(rings);
     good &= dealt_products(rings);
   }
-  std::printf("%6s %8s %8s %7s %11s %14s %7s %12s %7s %9s  bits of U, S, V\n", "n", "members", "by", "sweeps",
-              "sweeps, ms", "a sweep, ms", "faster", "compute, ms", "faster", "AUTO, ms");
+  std::printf("%6s %8s %8s %7s %11s %7s %14s %7s %12s %7s %9s  bits of U, S, V\n", "n", "members", "by", "sweeps",
+              "sweeps, ms", "faster", "a sweep, ms", "faster", "compute, ms", "faster", "AUTO, ms");
   for (const int64_t n : wanted.orders) good &= times(rings, n, wanted.turns);
   std::printf("%s\n", good ? "all bits agree" : "BITS DIFFER");
   return good ? 0 : 1;

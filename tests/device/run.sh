@@ -16,6 +16,7 @@
 #   repeat                      k > 32: the same batches 200 times, with the same bits
 #   accuracy                    one large Hermitian matrix of each family, n = 4096: errors in units of the contract's
 #   ring                        one large matrix on 1, 2, 4 and 8 GPUs together: bits, sweeps, whole factors; lost ranks
+#   cusolvermp                  rings of ranks on four GPUs beside cuSOLVERMp, which cusolvermp_peer.py says how to install
 #   sanitize                    compute-sanitizer over a reduced list
 #   soak                        two minutes of mixed load
 #   first                       the first large matrices of a server that has just started, and of one that has prepared
@@ -403,6 +404,9 @@ soak() {
         "$bin/device_ring_bench" || failed=1
         "$bin/device_rank_faults" || failed=1
         (exit $failed)
+        ;;
+      cusolvermp)
+        python3 "$here/cusolvermp_peer.py" 8192 16384 && "$bin/device_ring_bench" figures members=4 8192 16384
         ;;
       accuracy)
         for dtype in f64 c128; do

@@ -18,6 +18,7 @@
 #include "server/base/mutex.h"
 #include "server/device/large/large_runner.h"
 #include "tests/server/fake_large_engine.h"
+#include "tests/support/numerics/effort.h"
 
 namespace svdserve::server {
 namespace {
@@ -438,7 +439,7 @@ TEST_F(LargeGangTest, AGangKeepsItsMembersWhileItLacksMemory) {
 }
 
 TEST(LargeGang, RandomSchedulesOfTwoGangsAndFiftyMatrices) {
-  constexpr unsigned kSchedules = 1000;
+  constexpr unsigned kSchedules = numerics::kSanitized ? 200 : 1000;
   for (unsigned seed = 0; seed < kSchedules && !HasFailure(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Schedule(seed).play();
