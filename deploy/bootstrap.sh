@@ -15,10 +15,11 @@ build_packages=(
   libgtest-dev libgmock-dev libbenchmark-dev
   python3 python3-venv
 )
-# test: openssl makes the certificates of the TLS tests, NumPy the .npy files that svdctl must read. Eigen is for programs
-# with the installed client. prometheus brings promtool and the server that scrapes us, curl asks them. git and
+# test: openssl makes the certificates of the TLS tests, NumPy the .npy files that svdctl must read. Eigen is for
+# programs with the installed client. prometheus brings promtool and the server that scrapes us, curl asks them. git and
 # ca-certificates serve pip and the format check, lintian checks the Debian package. clang and its run-time libraries
-# make the asan build and the fuzzer, lld links them, and llvm finds the lines of their reports. faketime has a server's clock jump.
+# make the asan build and the fuzzer, lld links them, and llvm finds the lines of their reports. faketime has a server's
+# clock jump.
 test_packages=(
   openssl python3-numpy libeigen3-dev prometheus curl ca-certificates git clang libclang-rt-dev lld llvm lintian faketime
 )

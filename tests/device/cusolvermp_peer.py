@@ -36,6 +36,13 @@ def require(status: int, what: str) -> None:
         raise RuntimeError(f"{what}: error {status}")
 
 
+def find(folder: Path, name: str) -> str:
+    found = next(folder.rglob(name), None)
+    if found is None:
+        raise SystemExit(f"{folder} has no {name}: install the wheels there that this file's first lines name")
+    return str(found)
+
+
 class Libraries:
     """CUDA's libraries, whose functions raise RuntimeError where they fail."""
 
@@ -45,8 +52,8 @@ class Libraries:
         self.nccl = ctypes.CDLL(str(own_nccl), mode=ctypes.RTLD_GLOBAL)
         self.blas = ctypes.CDLL("libcublas.so.13")
         self.rand = ctypes.CDLL("libcurand.so.10")
-        ctypes.CDLL(str(next(folder.rglob("libcublasmp.so.0"))), mode=ctypes.RTLD_GLOBAL)
-        self.mp = ctypes.CDLL(str(next(folder.rglob("libcusolverMp.so.0"))))
+        ctypes.CDLL(find(folder, "libcublasmp.so.0"), mode=ctypes.RTLD_GLOBAL)
+        self.mp = ctypes.CDLL(find(folder, "libcusolverMp.so.0"))
         self.mp.cusolverMpNUMROC.restype = I64
 
     def allocate(self, size: int) -> ctypes.c_void_p:
