@@ -24,7 +24,7 @@ if(SVDSERVE_SANITIZE)
     target_compile_definitions(svdserve_build_flags INTERFACE ${sanitizer})
   endif()
   target_link_options(svdserve_build_flags INTERFACE -fsanitize=${SVDSERVE_SANITIZE})
-  # A hundred programs with the run-time library in each: LLVM's linker takes a third of the usual one's time.
+  # A hundred programs with the run-time library in each: LLVM's linker takes less than half of the usual one's time.
   find_program(SVDSERVE_LLD ld.lld)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND SVDSERVE_LLD)
     target_link_options(svdserve_build_flags INTERFACE -fuse-ld=lld)

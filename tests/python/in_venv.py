@@ -28,7 +28,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 # Tests of what the server computes and of examples: half of the time. Old dependencies run them in long runs alone.
 LEFT_TO_NEWEST = ("test_eig.py", "test_examples.py", "test_large_server.py", "test_linalg.py")
-# Tests of the client, with a server of its defaults. Builds that instrument the server run them in long runs alone.
+# Tests of the client more than of the server. Builds that instrument the server run them in long runs alone.
 LEFT_TO_RELEASE = ("test_dask.py", "test_eig.py", "test_examples.py", "test_idle.py", "test_large.py", "test_linalg.py",
                    "test_replicas.py", "test_stacks.py", "test_svdvals.py")
 PACKAGE = Path("client", "python")
