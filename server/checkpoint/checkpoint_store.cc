@@ -333,17 +333,23 @@ CheckpointUsage CheckpointStore::usage() const {
 
 const ResumeToken& Checkpoint::token() const { return entry_->token; }
 
-Checkpoint::~Checkpoint() {
-  if (entry_ == nullptr) return;
-  CheckpointStore::Impl& impl = *store_->impl_;
-  MutexLock lock(&impl.mu);
-  if (entry_->claim != claim_) return;
+Checkpoint::~Checkpoint() { release(); }
+
+std::function<void()> Checkpoint::release() {
+  if (entry_ == nullptr) return nullptr;
+  CheckpointStore::Impl* const impl = store_->impl_.get();
+  MutexLock lock(&impl->mu);
+  if (entry_->claim != claim_) return nullptr;
   const bool stays = entry_->saved[0] || entry_->transfers > 0;
-  if (stays) {
-    impl.release(entry_.get());
-  } else {
-    impl.remove(entry_);
+  if (!stays) {
+    impl->remove(entry_);
+    return nullptr;
   }
+  impl->release(entry_.get());
+  return [impl, entry = entry_, age = entry_->age] {
+    MutexLock drop(&impl->mu);
+    if (entry->claim == 0 && entry->age == age) impl->remove(entry);
+  };
 }
 
 std::unique_ptr<LargeStateStore> Checkpoint::states(int64_t others_bytes, const std::atomic<bool>* cancel) {

@@ -64,6 +64,9 @@ class Checkpoint {
   std::function<void()> states_dropper() const;
   // The matrix needs its files no more.
   void drop();
+  // Gives up the claim. The function drops the files, unless another call has claimed them since. It outlives the claim,
+  // not the store. Until it is called they stay as other files do that no call claims. Null: there is no claim.
+  std::function<void()> release();
 
  private:
   friend class CheckpointStore;

@@ -656,7 +656,11 @@ void LargeJob::end(Error error, LargeNext* next) {
   results_.drop(&next->done_with);
   matrix_.place = {};
   matrix_.request = {};
-  if (checkpoint_ && !may_be_resumed(ending_)) checkpoint_.drop();
+  if (ending_.ok()) {
+    next->delivered = checkpoint_.release();
+  } else if (!may_be_resumed(ending_)) {
+    checkpoint_.drop();
+  }
   checkpoint_ = {};
   stages_->recorder->request_finished(labels_, ending_.code);
   if (!ending_.ok()) stages_->recorder->large_failed(ending_.reason);

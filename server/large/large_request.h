@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -81,6 +82,9 @@ struct LargeNext {
   // Cut the call off, with this: its client does not take what is written, so what is finished would never reach it.
   std::optional<Error> abort;
   std::optional<Error> finish;  // end the call, well or with an error: nothing else will be asked for
+  // With a `finish` that is OK: to call when the status has left this host, and not at all where that has failed. The
+  // client may come back for the results until then. Null: there is nothing to do.
+  std::function<void()> delivered;
   // Memory to release outside the job's lock: to unmap gigabytes takes a while. It goes before `finish`, so that
   // the next request finds the memory free; else after the rest. A result's piece goes when its last chunk is written
   // and the next one is on its way, the last piece before the summary. While a thread prepares `upcoming`, it keeps the

@@ -295,6 +295,43 @@ TEST_F(CheckpointStoreTest, FilesThatNobodyClaimsMakeRoomTheOldestFirst) {
   await_removed(oldest);
 }
 
+TEST_F(CheckpointStoreTest, FilesThatWereReleasedAreDroppedLater) {
+  Checkpoint held = saved();
+  const ResumeToken token = held.token();
+  const auto drop = held.release();
+  ASSERT_TRUE(drop);
+  EXPECT_FALSE(held.release());  // it has no claim any more
+  EXPECT_EQ(store_->usage().matrices, 1);
+  drop();
+  await_removed(token);
+  EXPECT_EQ(store_->usage().matrices, 0);
+  drop();  // and they are gone
+}
+
+TEST_F(CheckpointStoreTest, FilesThatWereReleasedMakeRoom) {
+  Checkpoint held = saved();
+  const ResumeToken token = held.token();
+  const auto drop = held.release();
+  Checkpoint next = begin(3 * kBytes);
+  EXPECT_TRUE(next);
+  await_removed(token);
+  drop();
+  EXPECT_EQ(store_->usage().matrices, 1);
+}
+
+TEST_F(CheckpointStoreTest, FilesThatAreClaimedAgainAreNotDropped) {
+  Checkpoint held = saved(), again;
+  const ResumeToken token = held.token();
+  const auto drop = held.release();
+  ASSERT_EQ(claim(token, &again), Claim::kYes);
+  drop();
+  EXPECT_EQ(operand(again, 7), "operand");
+  again = {};  // and neither when that call has ended
+  drop();
+  ASSERT_EQ(claim(token, &again), Claim::kYes);
+  EXPECT_EQ(operand(again, 7), "operand");
+}
+
 TEST_F(CheckpointStoreTest, TheOwnerOfMostFilesMakesRoom) {
   const ResumeToken modest = saved("operand", "you").token();
   std::vector<ResumeToken> greedy;

@@ -180,6 +180,20 @@ TEST_F(LargeResumeTest, ResultsAreNotComputedTwice) {
   EXPECT_EQ(controls_->begun(), 0);
 }
 
+// A server that is killed when it has sent all results, and before the status.
+TEST_F(LargeResumeTest, ResultsStayUntilTheStatusHasLeft) {
+  const std::string token = computed();
+  calls_.back()->status_arrives = false;
+  EXPECT_TRUE(take_all(*calls_.back()).summary.has_value());
+  EXPECT_TRUE(calls_.back()->await_end().ok());
+  restart();
+  LargeCall& again = resume(token);
+  EXPECT_EQ(take_all(again).results, (std::vector<int>{6, 7, 8}));
+  EXPECT_TRUE(again.await_end().ok());
+  EXPECT_EQ(controls_->begun(), 0);
+  await_checkpoints(0);
+}
+
 // Saves a state of a sweep, once the operand is on disk.
 void save_sweep(LargeStateStore* states, const std::string& sweep) {
   ASSERT_NE(states, nullptr);

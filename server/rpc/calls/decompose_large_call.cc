@@ -123,6 +123,7 @@ void DecomposeLargeCall::act(LargeNext next) {
     if (next.finish) {
       log_end(*next.finish);
       finished_ = true;
+      delivered_ = std::move(next.delivered);
       finish(to_status(*next.finish, ids_.request));
     }
   }
@@ -235,6 +236,12 @@ void DecomposeLargeCall::OnCancel() {
 }
 
 void DecomposeLargeCall::OnDone() {
+  std::function<void()> delivered;
+  {
+    MutexLock lock(&act_mu_);
+    delivered.swap(delivered_);
+  }
+  if (delivered && !call_->IsCancelled()) delivered();
   if (registered_) context_->calls->remove(this);
   self_.reset();  // may delete *this
 }

@@ -5,6 +5,7 @@
 #include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/server_callback.h>
 
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -70,6 +71,7 @@ class DecomposeLargeCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer
   KnownChecksum upcoming_ ABSL_GUARDED_BY(act_mu_);     // of the chunk that is likely to be written next
   bool finished_ ABSL_GUARDED_BY(act_mu_) = false;
   bool logged_ ABSL_GUARDED_BY(act_mu_) = false;  // its end, once
+  std::function<void()> delivered_ ABSL_GUARDED_BY(act_mu_);  // LargeNext's, for OnDone()
   SmallRead first_read_;
   bool waits_ ABSL_GUARDED_BY(act_mu_) = false;  // for its turn, or was told of it and has not begun yet
   std::optional<grpc::Status> end_wanted_ ABSL_GUARDED_BY(act_mu_);  // once the turn has come
