@@ -28,17 +28,18 @@ bool is_open(const Options& options) {
   return options.method == Method::kAuto && options.tolerance == 0 && options.max_sweeps == 0;
 }
 
-// AUTO: BIDIAGONAL is the fastest within the bound for values alone. Beyond the k of equal bits it is so for vectors, too,
-// and for Hermitian matrices. Small ones of these have TRIDIAGONAL. All others, and those that are too large on a GPU, are
-// JACOBI's. So is a tolerance, or a limit of sweeps.
+// AUTO: BIDIAGONAL is the fastest within the bound for values alone. Beyond the k of equal bits it is so for vectors, too.
+// Hermitian matrices have TRIDIAGONAL there, and where they are small. All others, and those that are too large on a GPU,
+// are JACOBI's. So is a tolerance, or a limit of sweeps.
 Method resolve(const Options& options, bool vectors, const Problem& problem) {
   if (options.method != Method::kAuto) return options.method;
   const int64_t k = values_per_matrix(problem);
   const bool hermitian = options.decomposition == Decomposition::kHermitian;
-  if (hermitian && is_open(options) && k <= kLargestTridiagonal) return Method::kTridiagonal;
   const int64_t least = vectors || hermitian ? kLargestReproducible + 1 : 1;
-  const int64_t largest = is_open(options) ? largest_bidiagonal_on_gpu(problem.dtype) : kLargestReproducible;
-  return k >= least && k <= largest ? Method::kBidiagonal : Method::kJacobi;
+  const int64_t largest = is_open(options) ? kLargestReducedOnGpu : kLargestReproducible;
+  const bool is_small = hermitian && is_open(options) && k <= kLargestTridiagonal;
+  if (!is_small && (k < least || k > largest)) return Method::kJacobi;
+  return hermitian ? Method::kTridiagonal : Method::kBidiagonal;
 }
 
 // The method on a CPU: beyond the k of equal bits AUTO takes the fastest there. A tolerance or a limit of sweeps is

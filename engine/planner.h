@@ -22,8 +22,10 @@ struct ShapeLimits {
 inline constexpr ShapeLimits kShapeLimits{512, 16384};
 // Largest min(m, n) of BIDIAGONAL and BISECTION by name, and of the kernels whose bits are the same on CPU and GPU.
 inline constexpr int64_t kLargestReproducible = 32;
-// On a GPU AUTO is BIDIAGONAL as far as the registers of eight warps hold a matrix, with vectors from k = 33 on.
-constexpr int64_t largest_bidiagonal_on_gpu(DType dtype) { return dtype == DType::kC128 ? 96 : 128; }
+// On a GPU AUTO is BIDIAGONAL up to this k, with vectors from k = 33 on. The registers of eight warps hold a matrix, but for
+// c128 beyond the second limit. There values alone go the way of vectors.
+inline constexpr int64_t kLargestReducedOnGpu = 128;
+constexpr int64_t largest_in_registers(DType dtype) { return dtype == DType::kC128 ? 96 : kLargestReducedOnGpu; }
 
 // The largest k of kernels that keep arrays of k numbers: of a method's that have a matrix in each lane, and of a GPU's
 // thread blocks.
@@ -39,7 +41,8 @@ inline constexpr int kTileRows = 64, kTallTileRows = 256;
 constexpr int tile_rows_for(int64_t k) { return k <= kLargestReproducible ? kTileRows : kTallTileRows; }
 // JACOBI with vectors: columns of larger k have a floor, and a sweep goes on where the one before ended.
 inline constexpr int kLargestWithoutFloor = 16;
-// AUTO of Hermitian matrices is TRIDIAGONAL up to this order, and JACOBI beyond. A GPU has no more of them in registers.
+// AUTO of Hermitian matrices is TRIDIAGONAL up to this order, and JACOBI up to kLargestReproducible. A thread of a GPU has
+// no more of them in registers.
 inline constexpr int kLargestTridiagonal = 4;
 // The largest order of Hermitian matrices of a batch.
 inline constexpr int64_t kLargestHermitian = 128;
@@ -101,10 +104,12 @@ inline bool is_side_by_side(const Plan& plan) {
   if (k > largest_in_thread_block(p.dtype)) return true;
   return makes_vectors(plan) && is_faster_side_by_side(p.dtype, k);
 }
-// On a GPU: vectors by bidiagonalization, and Hermitian matrices by them (backends/cuda/bidiagonal/).
+// On a GPU: vectors by bidiagonalization, and Hermitian matrices by tridiagonalization (backends/cuda/by_rows/).
 inline bool is_by_rows(const Plan& plan) {
-  return plan.method == Method::kBidiagonal && values_per_matrix(plan.problem) > kLargestReproducible &&
-         makes_vectors(plan);
+  const int64_t k = values_per_matrix(plan.problem);
+  if (k <= kLargestReproducible) return false;
+  const bool by_vectors = makes_vectors(plan) || k > largest_in_registers(plan.problem.dtype);
+  return plan.method == Method::kTridiagonal || (plan.method == Method::kBidiagonal && by_vectors);
 }
 constexpr int side_by_side_pair_columns(int64_t k, bool complex) { return k <= 256 || complex ? 64 : 128; }
 

@@ -78,6 +78,14 @@ SVD_HD E add_product(E sum, const E& x, const E& y) {
   return sum;
 }
 
+// sum + Re(conj(x) y)
+template <class E>
+SVD_HD typename E::Lane add_real_product(typename E::Lane sum, const E& x, const E& y) {
+  sum = fma(x.re, y.re, sum);
+  if constexpr (E::kComplex) sum = fma(x.im, y.im, sum);
+  return sum;
+}
+
 // y - x s
 template <class E>
 SVD_HD E subtract_product(E y, const E& x, const E& s) {

@@ -19,11 +19,13 @@ inline constexpr int kLargestFusedMatrixBytes = 6 * 6 * 8;
 
 // BIDIAGONAL in the registers of a few threads: sizes are rounded up to multiples of this. Threads for a matrix of so many
 // bytes, as few as have the registers: the scalars of a reflector are computed by each. Sums of 256 threads have other
-// trees, and other bits (decisions/0019). Those of a block.
+// trees, and other bits (decisions/0019). 256 have no room for the largest matrices, and keep some columns in memory. Those
+// of a block.
 constexpr int grid_sizes(int k) { return k < 32 ? 4 : k < 64 ? 8 : 16; }
+constexpr int grid_registers(int real_bytes) { return real_bytes == 4 ? 512 : 576; }  // bytes of them, a thread
 constexpr int grid_threads(int bytes, int real_bytes) {
   int threads = 4;
-  while (bytes > threads * (real_bytes == 4 ? 512 : 576)) threads *= threads == 64 ? 4 : 2;
+  while (threads < 256 && bytes > threads * grid_registers(real_bytes)) threads *= threads == 64 ? 4 : 2;
   return threads;
 }
 inline constexpr int kGridBlock = 128;
@@ -80,10 +82,10 @@ inline constexpr int kLargeTransferThreads = 10;
 // Large matrices: a pair of blocks that nothing has changed since it was found orthogonal is not looked at again.
 inline constexpr bool kSkipUnchangedPairs = true;
 
-// Vectors by bidiagonalization: about so many bytes of workspace for the matrices that are decomposed at once. Room for
+// Vectors by bidiagonalization or tridiagonalization: about so many bytes of workspace for the matrices that are decomposed at once. Room for
 // rotations in a round, about half of what a random matrix takes, and the rounds after which a matrix is given up. From so
 // many matrices on a thread sweeps one by itself; threads of a block then, few where all are at work at once.
-inline constexpr int64_t kBidiagonalBytes = int64_t{2} << 30;
+inline constexpr int64_t kByRowsBytes = int64_t{2} << 30;
 constexpr int rotation_capacity(int k) { return k * k / 2 + 16 * k; }
 inline constexpr int kRotationRounds = 12;
 inline constexpr int64_t kSweptAlone = 2048;

@@ -42,8 +42,8 @@ namespace svdserve::server {
 //      the bytes of two messages at most. A matrix is committed when all of its chunks are copied and checked.
 //   3. Progress is sent when nothing else is on its way, and then what is known at that moment: a slow reader gets less
 //      of it, never old.
-//   4. When a call ends, its memory is let go at once, and its files once its client has the status; the device keeps its share until it has obeyed the cancel flag,
-//      the transport the pieces of which it has bytes.
+//   4. When a call ends, its memory is let go at once. Its files go once its client has the status. The device keeps
+//      its share of the memory until it has obeyed the cancel flag, the transport the pieces of which it has bytes.
 //   5. Nobody is called under the job's lock but the admission, the runner, the recorder, the job's own checkpoint and
 //      LargeStages::forget().
 //   6. A matrix that waits in the queue has reserved its operand, and its results where there was room at commit. All

@@ -13,11 +13,11 @@
 #include <utility>
 #include <vector>
 
+#include "engine/algorithms/blocks/bidiagonalize_in_registers.h"
 #include "engine/algorithms/blocks/vector_rows.h"
 #include "engine/algorithms/lanes/golub_kahan.h"
 #include "engine/algorithms/lanes/matrix_values.h"
 #include "engine/policies/cuda_tuning.h"
-#include "tests/support/numerics/bidiagonal_grid.h"
 #include "tests/support/numerics/contract.h"
 #include "tests/support/numerics/dead_lines.h"
 #include "tests/support/numerics/effort.h"
@@ -25,12 +25,12 @@
 #include "tests/support/numerics/fiber_team.h"
 #include "tests/support/numerics/matrix_generators.h"
 #include "tests/support/numerics/reference_svd.h"
+#include "tests/support/numerics/register_grid_on_fibers.h"
 #include "tests/support/numerics/square_factors.h"
+#include "tests/support/numerics/vector_rows_on_fibers.h"
 
 namespace svdserve::numerics {
 namespace {
-
-size_t size(int n) { return static_cast<size_t>(n); }
 
 // Q^H A P = B as the grid gives it.
 template <class E>
@@ -80,77 +80,13 @@ Reduced<E> reduce(const Matrix& a, uint64_t seed) {
   // Numbers that nobody writes must not matter.
   for (E& x : b.left) x.re = L(1e30f);
   b.right = b.left;
-  with_bidiagonal_grid<E, K, R, C>(a, seed, [&](auto& algorithm, auto& x) {
+  with_register_grid<scalar::BidiagonalizeInRegisters, E, K, R, C>(a, seed, [&](auto& algorithm, auto& x) {
     b.finite = algorithm.scale(x, &b.exponent);
     algorithm.run(
         x, [](int, L) {}, [](int, L) {}, ToReduced<E>{&b});
   });
   return b;
 }
-
-// Rows of one side, one after the other.
-template <class E>
-struct Rows {
-  using L = typename E::Lane;
-  struct Pieces {
-    static constexpr int kSlots = 8;
-    const scalar::PlaneRotation<L>* from;
-    scalar::RotationPiece<L>* slots;
-
-    void ask(int slot, int place, int steps) const {
-      for (int j = 0; j < scalar::RotationGroup::kSweeps; ++j) {
-        std::copy_n(from + place + j * steps, scalar::RotationGroup::kPieceSteps, slots[slot].of[j]);
-      }
-    }
-    void ask_nothing() const {}
-    void take(int slot, scalar::RotationPiece<L>* to) const { *to = slots[slot]; }
-  };
-  static constexpr int kSteps = 8;  // 4 threads have room for 128 elements
-
-  Rows(int k, const std::vector<E>& h, const std::vector<L>& g, int side, const std::vector<E>& phases)
-      : k(k), pitch(scalar::padded_row(k)), x(size(k * pitch), scalar::zero_element<E>()) {
-    constexpr int kThreads = 4, kTeams = 32 / kThreads;
-    for (int begin = 0; begin < k; begin += E::kComplex ? kTeams : 2 * kTeams) {
-      FiberBlock block(32, 0);
-      block.run([&](FiberBlock::Thread thread) {
-        // Real rows come in pairs.
-        const int r = begin + thread.index() / kThreads, s = E::kComplex ? k : r + kTeams;
-        scalar::ReflectedRow<E, FiberTeam<kThreads>, kSteps> row(FiberTeam<kThreads>(thread), r, s);
-        const auto read = [&](int j, int i, E(&to)[scalar::kRowStep]) {
-          std::copy_n(&h[size(j * pitch + i)], scalar::kRowStep, to);
-        };
-        row.reflect(k, k - side, side, read, [&](int j) { return g[size(j)]; });
-        row.for_each([&](int i, const auto* z) {
-          if (i >= k) return;
-          if constexpr (E::kComplex) {
-            if (r < k) x[size(r * pitch + i)] = *z;
-          } else {
-            if (r < k) x[size(r * pitch + i)].re = z->re;
-            if (s < k) x[size(s * pitch + i)].re = z->im;
-          }
-        });
-      });
-    }
-    for (int r = 0; r < k; ++r) {
-      for (int j = 0; j < k; ++j) {
-        E& z = x[size(r * pitch + j)];
-        z = scalar::product_of(z, phases[size(j)]);
-      }
-    }
-  }
-  void rotate(const std::vector<scalar::PlaneRotation<L>>& rotations, const std::vector<int32_t>& last, int groups) {
-    for (int r = 0; r < k; ++r) {
-      E* const row = &x[size(r * pitch)];
-      std::vector<scalar::RotationPiece<L>> slots(Pieces::kSlots);
-      scalar::RowRotations<E, Pieces> by(Pieces{rotations.data(), slots.data()});
-      by.rotate(
-          groups, [&](int group) { return last[size(group)]; }, [&](int i) -> E& { return row[i]; });
-    }
-  }
-
-  int k, pitch;
-  std::vector<E> x;
-};
 
 // A bidiagonal matrix that is swept, with the rotations of a round.
 template <class T>
@@ -178,7 +114,7 @@ void sweep_round(const Threads& threads, Swept<T>* matrix) {
   using L = scalar::ScalarLane<T>;
   scalar::RotationWriter<L> to(
       {matrix->left.data(), matrix->right.data(), matrix->last.data(), static_cast<int>(matrix->left.size())});
-  scalar::GolubKahan<L, Threads> sweeps(threads, matrix->d.data(), matrix->e.data(), matrix->bound);
+  scalar::GolubKahan<L, Threads> sweeps(threads, {matrix->d.data(), matrix->e.data(), matrix->bound});
   const scalar::SweepState state = sweeps.run(matrix->state, &to);
   threads.sync();  // all have read matrix->state
   matrix->state = state;

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "engine/algorithms/lanes/matrix_values.h"
-#include "tests/support/numerics/bidiagonal_grid.h"
 #include "tests/support/numerics/dead_lines.h"
 #include "tests/support/numerics/effort.h"
 #include "tests/support/numerics/matrix_generators.h"
+#include "tests/support/numerics/register_grid_on_fibers.h"
 #include "tests/support/numerics/scalar_elements.h"
 
 namespace svdserve::numerics {
@@ -58,7 +58,7 @@ Bidiagonal<typename E::Scalar> by_threads(const Matrix& a, uint64_t seed) {
   using T = typename E::Scalar;
   const int k = static_cast<int>(a.cols);
   Bidiagonal<T> b(k);
-  with_bidiagonal_grid<E, K, R, C>(a, seed, [&](auto& algorithm, auto& x) {
+  with_register_grid<scalar::BidiagonalizeInRegisters, E, K, R, C>(a, seed, [&](auto& algorithm, auto& x) {
     typename E::Lane exponent;
     b.finite = algorithm.scale(x, &exponent);
     b.exponent = exponent.v;

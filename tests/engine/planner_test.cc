@@ -66,8 +66,7 @@ TEST(Planner, KeepsTheProblemAndIsAFunctionOfTheRequest) {
 TEST(Planner, AutoIsBidiagonalOnACpuAndBeyondItsLimitJacobiOnAGpu) {
   for (const DType dtype : kDTypes) {
     for (int64_t k = 1; k <= kShapeLimits.max_values; ++k) {
-      const int64_t largest = dtype == DType::kC128 ? 96 : 128;
-      const Method method = k <= largest ? Method::kBidiagonal : Method::kJacobi;
+      const Method method = k <= 128 ? Method::kBidiagonal : Method::kJacobi;
       for (const Problem& problem :
            {Problem{k, k, dtype, Order::kRowMajor}, Problem{k, 16384, dtype, Order::kRowMajor}}) {
         EXPECT_EQ(planned(problem, {}).method, method);
@@ -83,7 +82,7 @@ TEST(Planner, BothMethodsDifferOnlyBeyondTheLimitOfEqualBits) {
     EXPECT_EQ(plan.method, on_gpu) << k;
     return plan.host_method;
   };
-  const int64_t last = kLargestReproducible, next = last + 1, beyond = largest_bidiagonal_on_gpu(DType::kF64) + 1;
+  const int64_t last = kLargestReproducible, next = last + 1, beyond = kLargestReducedOnGpu + 1;
   EXPECT_EQ(host_method(last, {.vectors = Vectors::kThin}), Method::kJacobi);
   EXPECT_EQ(host_method(next, {.vectors = Vectors::kThin}, Method::kBidiagonal), Method::kBidiagonal);
   EXPECT_EQ(host_method(beyond, {.vectors = Vectors::kThin}), Method::kBidiagonal);
@@ -92,9 +91,27 @@ TEST(Planner, BothMethodsDifferOnlyBeyondTheLimitOfEqualBits) {
   EXPECT_EQ(host_method(next, {.tolerance = 1e-6}), Method::kJacobi);
   EXPECT_EQ(host_method(next, {.max_sweeps = 20}), Method::kJacobi);
   EXPECT_EQ(host_method(last, {.decomposition = Decomposition::kHermitian}), Method::kJacobi);
-  EXPECT_EQ(host_method(next, {.decomposition = Decomposition::kHermitian}, Method::kBidiagonal), Method::kTridiagonal);
-  EXPECT_EQ(planned({97, 97, DType::kC128, Order::kRowMajor}, {.decomposition = Decomposition::kHermitian}).method,
-            Method::kJacobi);
+  EXPECT_EQ(host_method(next, {.decomposition = Decomposition::kHermitian}, Method::kTridiagonal),
+            Method::kTridiagonal);
+  EXPECT_EQ(planned({128, 128, DType::kC128, Order::kRowMajor}, {.decomposition = Decomposition::kHermitian}).method,
+            Method::kTridiagonal);
+}
+
+TEST(Planner, VectorsAndWhatRegistersDoNotHoldGoByRowsOnAGpu) {
+  for (const DType dtype : kDTypes) {
+    for (const int64_t k : {32, 33, 96, 97, 128, 129}) {
+      const Problem problem{k, k, dtype, Order::kRowMajor};
+      const bool reduced = k > 32 && k <= 128;
+      EXPECT_EQ(is_by_rows(planned(problem, {.vectors = Vectors::kThin})), reduced);
+      EXPECT_EQ(is_by_rows(planned(problem, {})), reduced && k > 96 && dtype == DType::kC128);
+      EXPECT_FALSE(is_by_rows(planned(problem, {.method = Method::kJacobi, .vectors = Vectors::kThin})));
+      if (k > kLargestHermitian) continue;
+      for (const Vectors vectors : {Vectors::kNone, Vectors::kThin}) {
+        const Options hermitian{.decomposition = Decomposition::kHermitian, .vectors = vectors};
+        EXPECT_EQ(is_by_rows(planned(problem, hermitian)), reduced);
+      }
+    }
+  }
 }
 
 TEST(Planner, OptionsOfSweepsMakeAutoJacobiBeyondTheLimitOfEqualBits) {
@@ -143,7 +160,7 @@ TEST(Planner, SideBySideOnAGpuIsWhatNoThreadBlockTakesOrTakesLonger) {
   const auto is_so = [](int64_t rows, int64_t cols, DType dtype, Vectors vectors) {
     const Method method = vectors == Vectors::kNone ? Method::kAuto : Method::kJacobi;
     const Problem problem{rows, cols, dtype, Order::kRowMajor};
-    EXPECT_FALSE(is_side_by_side(planned(problem, {.vectors = vectors})) && values_per_matrix(problem) <= 96);
+    EXPECT_FALSE(is_side_by_side(planned(problem, {.vectors = vectors})) && values_per_matrix(problem) <= 128);
     return is_side_by_side(planned(problem, {.method = method, .vectors = vectors}));
   };
   for (const DType dtype : kDTypes) {
@@ -156,7 +173,7 @@ TEST(Planner, SideBySideOnAGpuIsWhatNoThreadBlockTakesOrTakesLonger) {
     EXPECT_TRUE(is_so(largest + 1, largest + 1, dtype, Vectors::kThin));
     EXPECT_FALSE(is_so(96, 97, dtype, Vectors::kNone));
     EXPECT_EQ(is_so(128, 128, dtype, Vectors::kThin), dtype == DType::kF64 || dtype == DType::kC128);
-    EXPECT_EQ(is_so(128, 128, dtype, Vectors::kNone), dtype == DType::kC128);
+    EXPECT_FALSE(is_so(128, 128, dtype, Vectors::kNone));
   }
   for (const auto& [k, expected] :
        {std::pair{80, false}, {81, true}, {96, true}, {97, false}, {112, false}, {113, true}}) {

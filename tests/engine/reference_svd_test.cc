@@ -136,7 +136,7 @@ std::vector<long double> quadruple(const Matrix& a) {
 void expect_agreement(Kind kind, DType dtype, int64_t rows, int64_t cols, uint64_t seed) {
   const Matrix a = generate(kind, dtype, rows, cols, seed);
   const auto s = reference_singular_values(a);
-  const auto exact = is_complex(dtype) ? quadruple<Complex<Quadruple>>(a) : quadruple<Quadruple>(a);
+  const auto exact = is_complex(dtype) ? quadruple<PlainComplex<Quadruple>>(a) : quadruple<Quadruple>(a);
   const long double u = reference_roundoff(dtype);
   const bool relative = kind == Kind::kColumnGraded;
   for (size_t i = 0; i < s.size(); ++i) {

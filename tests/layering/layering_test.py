@@ -120,7 +120,7 @@ RULES = {
     "engine/backends/cuda/general": cuda("device", "lanes"),
     "engine/backends/cuda/mimo": cuda("device"),
     "engine/backends/cuda/tall": cuda("device", "lanes"),
-    "engine/backends/cuda/bidiagonal": cuda("device", "lanes"),
+    "engine/backends/cuda/by_rows": cuda("device", "lanes"),
     "engine/backends/cuda/blocks": cuda("bidiagonal", "device", "lanes", "tall"),
     "engine/backends/cuda/p_steps": cuda("device"),
     "engine/backends/cuda/large": Rule(cuda("device", "p_steps", "tridiagonal", table=True).project +

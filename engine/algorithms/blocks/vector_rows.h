@@ -8,6 +8,8 @@
 //
 //   p_j = phase(b_jj) q_j,   q_{j+1} = conj(phase(b_{j,j+1})) p_j
 //
+// Rows of the eigenvectors of a Hermitian matrix, A = Q T Q^H, are like those of V.
+//
 // No row waits for another. A few threads have a row in their registers for the reflectors, and one thread reads and
 // writes it for each group of sweeps.
 // Cost for each row of k elements: k^2 fused operations, and 4 for each rotation.
@@ -171,6 +173,25 @@ SVD_HD typename E::Lane split_phases(int k, E* diagonal, E* superdiagonal, typen
   return largest;
 }
 
+// The same of a Hermitian tridiagonal matrix, off_diagonal[j] = t_{j+1,j}: it is D |T| D^H, off_diagonal[j] := d_jj, and e
+// gets the moduli, with a zero at its end. Returns the largest of these and of the diagonal.
+template <class E>
+SVD_HD typename E::Lane split_hermitian_phases(int k, E* off_diagonal, const typename E::Lane* diagonal,
+                                               typename E::Lane* e) {
+  using L = typename E::Lane;
+  L largest(0);
+  E p = zero_element<E>();
+  p.re = L(1);
+  SVD_LOOP for (int j = 0; j < k; ++j) {
+    const E below = j + 1 < k ? off_diagonal[j] : zero_element<E>();
+    e[j] = modulus_of(below);
+    largest = at_least(largest, at_least(abs(diagonal[j]), e[j]));
+    off_diagonal[j] = p;
+    p = phase_of(product_of(phase_of(below), p));
+  }
+  return largest;
+}
+
 // The place of value i by modulus, the largest first and equal ones as they are.
 template <class L>
 SVD_HD int place_of(int k, int i, const L* d) {
@@ -179,6 +200,16 @@ SVD_HD int place_of(int k, int i, const L* d) {
   for (int j = 0; j < k; ++j) {
     const L other = abs(d[j]);
     if ((other > own).m || (j < i && (other == own).m)) ++place;
+  }
+  return place;
+}
+
+// The same in ascending order.
+template <class L>
+SVD_HD int ascending_place_of(int k, int i, const L* d) {
+  int place = 0;
+  for (int j = 0; j < k; ++j) {
+    if ((d[j] < d[i]).m || (j < i && (d[j] == d[i]).m)) ++place;
   }
   return place;
 }

@@ -54,14 +54,6 @@ SVD_HD E normalized(E x, typename E::Lane norm, typename E::Lane inverse) {
   return x;
 }
 
-// sum + Re(conj(x) y)
-template <class E>
-SVD_HD typename E::Lane add_real_product(typename E::Lane sum, const E& x, const E& y) {
-  sum = fma(x.re, y.re, sum);
-  if constexpr (E::kComplex) sum = fma(x.im, y.im, sum);
-  return sum;
-}
-
 // m, its triangle as loaded, becomes N with both triangles. Returns the lanes whose triangle is finite, whose e is in
 // *e; the others go on as zero.
 template <class A, class Lane, class Size>

@@ -62,8 +62,8 @@ struct RotationGroups {
   int capacity;
 };
 
-// Writes groups. Groups that found no room are left to the caller.
-template <class L>
+// Writes groups. Groups that found no room are left to the caller. Without both sides only `right` has rotations.
+template <class L, bool kBothSides = true>
 class RotationWriter {
  public:
   explicit SVD_HD RotationWriter(const RotationGroups<L>& to) : to_(to) {}
@@ -83,16 +83,24 @@ class RotationWriter {
     to_.left[at] = left;
     to_.right[at] = right;
   }
+  SVD_HD void rotation(int j, int i, const PlaneRotation<L>& right) { to_.right[place(j, i)] = right; }
   // Sweep j has rotations of the columns low .. high - 1 alone. The others are identities.
   SVD_HD void no_rotations(int j, int low, int high) {
-    const PlaneRotation<L> none{L(0), L(0)};
-    for (int i = RotationGroup::first(j); i < low; ++i) rotation(j, i, none, none);
     const int end = RotationGroup::first(j) + steps_;
-    for (int i = high; i < end; ++i) rotation(j, i, none, none);
+    for (int i = RotationGroup::first(j); i < low; ++i) no_rotation(j, i);
+    for (int i = high; i < end; ++i) no_rotation(j, i);
   }
   SVD_HD int groups() const { return groups_; }
 
  private:
+  SVD_HD void no_rotation(int j, int i) {
+    const PlaneRotation<L> none{L(0), L(0)};
+    if constexpr (kBothSides) {
+      rotation(j, i, none, none);
+    } else {
+      rotation(j, i, none);
+    }
+  }
   SVD_HD int place(int j, int i) const { return first_ + j * steps_ + i - RotationGroup::first(j); }
 
   const RotationGroups<L> to_;

@@ -68,12 +68,12 @@ SVD_HD E add_scaled(E sum, const E& x, typename E::Lane r) {
 // The unitary matrix G = [conj(c), conj(s); -s, c] that takes (x, y)^T to (r, 0)^T, r = |(x, y)|. A vector that counts as
 // zero has the identity and r = 0.
 template <class E>
-struct PlaneRotation {
+struct CosineAndSine {
   E c, s;
   typename E::Lane r;
 };
 template <class E>
-SVD_HD PlaneRotation<E> plane_rotation(const E& x, const E& y) {
+SVD_HD CosineAndSine<E> plane_rotation(const E& x, const E& y) {
   using Lane = typename E::Lane;
   const Lane zero(0), one(1);
   const Lane square = add_square(add_square(zero, x), y);
@@ -143,7 +143,7 @@ SVD_HD void reduce_column(A m, Size k, int j, Lane* e) {
   using E = typename A::Element;
   E y = m(k - 1, j);
   SVD_UNROLL for (int p = k - 2; p > j; --p) {
-    const PlaneRotation<E> g = plane_rotation(E(m(p, j)), y);
+    const CosineAndSine<E> g = plane_rotation(E(m(p, j)), y);
     rotate_hermitian(m, k, j, p, g.c, g.s);
     m(p + 1, j) = g.c;
     m(j, p + 1) = g.s;

@@ -3,10 +3,11 @@
 // changes a bit.
 //
 //   m != n        tall/tall_launch.h      to k x k triangles with exponents, then as square matrices
-//   k > 32        blocks/block_launch.h   but for BIDIAGONAL; a matrix with m != n is one tile
-//                 bidiagonal/bidiagonal_launch.h   BIDIAGONAL with vectors
+//   k > 32        blocks/block_launch.h   JACOBI; a matrix with m != n is one tile
+//                 by_rows/bidiagonal_launch.h   BIDIAGONAL with vectors
 //   k > 128       side_by_side/side_by_side_launch.h   likewise, of any m and n; JACOBI of some smaller k, too
-//   Hermitian     lanes/hermitian_kernels.h, or blocks/block_launch.h; then finish/finishing_kernels.h
+//   Hermitian     lanes/hermitian_kernels.h; k > 32: blocks/block_launch.h, or by_rows/tridiagonal_launch.h for
+//                 TRIDIAGONAL; then finish/finishing_kernels.h
 //   general       general/general_launch.h
 //   vectors       lanes/vectors_launch.h  then Q times X, and finish/finishing_kernels.h
 //   otherwise     lanes/values_launch.h
@@ -14,8 +15,9 @@
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_LAUNCH_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_LAUNCH_H_
 
-#include "engine/backends/cuda/bidiagonal/bidiagonal_launch.h"
 #include "engine/backends/cuda/blocks/block_launch.h"
+#include "engine/backends/cuda/by_rows/bidiagonal_launch.h"
+#include "engine/backends/cuda/by_rows/tridiagonal_launch.h"
 #include "engine/backends/cuda/device/batch_shape.h"
 #include "engine/backends/cuda/device/launch_context.h"
 #include "engine/backends/cuda/finish/finishing_kernels.h"
@@ -77,7 +79,7 @@ class Launcher {
       hermitian(&launch, call, batch, w);
     } else if (shape_.with_vectors()) {
       vectors(&launch, call, batch, w);
-    } else if (shape_.by_blocks()) {
+    } else if (shape_.by_blocks() || shape_.by_rows()) {
       decompose_large(&launch, {call, {}, {}}, PlacedParts::kValues, w);
     } else {
       w.lanes.enqueue(&launch, call);
@@ -113,7 +115,10 @@ class Launcher {
     return shape.with_vectors() ? PlacedParts::kBoth : PlacedParts::kValues;
   }
   static int64_t block_bytes(const BatchShape& shape, int64_t count) {
-    if (shape.hermitian()) return BlockLaunch<E>::hermitian_workspace_bytes(shape.plan.method, shape.k, count);
+    if (shape.hermitian()) {
+      return shape.by_rows() ? TridiagonalLaunch<E>::workspace_bytes(shape.k, count)
+                             : BlockLaunch<E>::hermitian_workspace_bytes(shape.k, count);
+    }
     if (shape.by_rows()) return BidiagonalLaunch<E>::workspace_bytes(shape.k, count);
     if (shape.side_by_side()) return SideBySideLaunch<E>::workspace_bytes(shape, count);
     return BlockLaunch<E>::workspace_bytes(shape.k, parts_of(shape), count);
@@ -205,7 +210,11 @@ class Launcher {
     const VectorLayout layout = long_layout(plan.problem, plan.outputs);
     void* const u = layout.columns > 0 ? batch.planes[layout.plane] : nullptr;
     const HermitianCall<E> call{square, plan.method, plan.triangle == Triangle::kUpper, columns_of<E>(layout, u)};
-    shape_.is_large() ? BlockLaunch<E>::hermitian(launch, call, w.blocks) : launch_hermitian(launch, call);
+    if (shape_.by_rows()) {
+      TridiagonalLaunch<E>::decompose(launch, call, w.blocks);
+    } else {
+      shape_.is_large() ? BlockLaunch<E>::hermitian(launch, call, w.blocks) : launch_hermitian(launch, call);
+    }
     if (finishes(shape_)) {
       const VectorLayout none = short_layout(plan.problem, plan.outputs);
       finish(launch, square, batch, w, finish_vectors_of<T>(u, layout), finish_vectors_of<T>(nullptr, none));

@@ -62,8 +62,6 @@ inline double estimate_flops_of_values(const Plan& plan, Method method) {
       // Rotations with a square root and a division each; of packs vectors are included.
       return reduction + (plan.outputs.vectors() ? 6 + 2 * scalar : 0) * k * k * k + 50 * k * k;
     default:
-      // A GPU makes the vectors of a shifted Hermitian matrix, and quotients with them.
-      if (plan.decomposition == Decomposition::kHermitian) return reduction + (6 + 4 * scalar) * k * k * k;
       return reduction + 30 * k * k;  // 2 dqds steps a value, divisions
   }
 }

@@ -70,7 +70,7 @@ class DecomposeLargeCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer
   grpc::ByteBuffer outgoing_ ABSL_GUARDED_BY(act_mu_);  // between StartWrite() and OnWriteDone()
   KnownChecksum upcoming_ ABSL_GUARDED_BY(act_mu_);     // of the chunk that is likely to be written next
   bool finished_ ABSL_GUARDED_BY(act_mu_) = false;
-  bool logged_ ABSL_GUARDED_BY(act_mu_) = false;  // its end, once
+  bool logged_ ABSL_GUARDED_BY(act_mu_) = false;              // its end, once
   std::function<void()> delivered_ ABSL_GUARDED_BY(act_mu_);  // LargeNext's, for OnDone()
   SmallRead first_read_;
   bool waits_ ABSL_GUARDED_BY(act_mu_) = false;  // for its turn, or was told of it and has not begun yet

@@ -15,7 +15,7 @@ void assign(Real& x, std::complex<double> z) {
   x = static_cast<Real>(z.real());
 }
 template <class Real>
-void assign(Complex<Real>& x, std::complex<double> z) {
+void assign(PlainComplex<Real>& x, std::complex<double> z) {
   x = {static_cast<Real>(z.real()), static_cast<Real>(z.imag())};
 }
 

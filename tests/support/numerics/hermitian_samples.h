@@ -200,14 +200,13 @@ inline double norm_of(const Matrix& a) {
   return static_cast<double>(largest * std::sqrt(square));
 }
 
-// The errors of matrix i of a batch with vectors. Without a reference the eigenvalues are not compared.
-inline HermitianErrors hermitian_errors(const Plan& plan, const Matrix& m, const PlanesResult& result, int64_t i,
-                                        const std::vector<double>& lambda, bool with_reference) {
+// Without a reference the eigenvalues are not compared.
+inline HermitianErrors hermitian_errors(const Matrix& m, const Dense& vectors, const std::vector<double>& lambda,
+                                        bool with_reference) {
   const int64_t n = m.rows;
   const double u = real_type(m.dtype).unit_roundoff, norm = norm_of(m);
   // The last bit of a denormal eigenvalue is not one of the arithmetic's.
   const double unit = std::max(norm * u, real_type(m.dtype).smallest_denormal);
-  const Dense vectors = load(plan.problem, result, Plane::kLeft, i, n, n);
   HermitianErrors errors;
   errors.orthogonality = static_cast<double>(orthogonality(vectors, false)) / u;
   const long double scale = norm == 0 ? 1 : std::scalbn(1.0L, std::ilogb(norm));
@@ -229,6 +228,12 @@ inline HermitianErrors hermitian_errors(const Plan& plan, const Matrix& m, const
     errors.eigenvalue = std::max(errors.eigenvalue, static_cast<double>(error));
   }
   return errors;
+}
+
+// Those of matrix i of a batch with vectors.
+inline HermitianErrors hermitian_errors(const Plan& plan, const Matrix& m, const PlanesResult& result, int64_t i,
+                                        const std::vector<double>& lambda, bool with_reference) {
+  return hermitian_errors(m, load(plan.problem, result, Plane::kLeft, i, m.rows, m.rows), lambda, with_reference);
 }
 
 }  // namespace svdserve::numerics

@@ -18,7 +18,7 @@ namespace svdserve::numerics {
 
 // By the lower triangle of m, of which the diagonal's imaginary parts are not read. Ascending, rounded to long double.
 inline std::vector<long double> reference_eigenvalues(const Matrix& m) {
-  using Number = Complex<Quadruple>;
+  using Number = PlainComplex<Quadruple>;
   const int64_t n = m.rows;
   std::vector<Number> a(static_cast<size_t>(n * n));
   const auto at = [&](int64_t i, int64_t j) -> Number& { return a[static_cast<size_t>(j * n + i)]; };

@@ -29,7 +29,7 @@ struct SquareRoot {
 
 // std::complex multiplies with checks for NaN that cost more than the product, and does not take __float128.
 template <class Real>
-struct Complex {
+struct PlainComplex {
   Real re{};
   Real im{};
 };
@@ -40,7 +40,7 @@ Real conj_times(Real x, Real y) {
   return x * y;
 }
 template <class Real>
-Complex<Real> conj_times(Complex<Real> x, Complex<Real> y) {
+PlainComplex<Real> conj_times(PlainComplex<Real> x, PlainComplex<Real> y) {
   return {x.re * y.re + x.im * y.im, x.re * y.im - x.im * y.re};
 }
 template <class Real>
@@ -48,7 +48,7 @@ Real squared(Real x) {
   return x * x;
 }
 template <class Real>
-Real squared(Complex<Real> x) {
+Real squared(PlainComplex<Real> x) {
   return x.re * x.re + x.im * x.im;
 }
 template <class Real>
@@ -56,7 +56,7 @@ Real times(Real c, Real x) {
   return c * x;
 }
 template <class Real>
-Complex<Real> times(Real c, Complex<Real> x) {
+PlainComplex<Real> times(Real c, PlainComplex<Real> x) {
   return {c * x.re, c * x.im};
 }
 template <class Real>
@@ -64,7 +64,7 @@ Real multiply(Real x, Real y) {
   return x * y;
 }
 template <class Real>
-Complex<Real> multiply(Complex<Real> x, Complex<Real> y) {
+PlainComplex<Real> multiply(PlainComplex<Real> x, PlainComplex<Real> y) {
   return {x.re * y.re - x.im * y.im, x.re * y.im + x.im * y.re};
 }
 template <class Real>
@@ -72,7 +72,7 @@ Real add(Real x, Real y) {
   return x + y;
 }
 template <class Real>
-Complex<Real> add(Complex<Real> x, Complex<Real> y) {
+PlainComplex<Real> add(PlainComplex<Real> x, PlainComplex<Real> y) {
   return {x.re + y.re, x.im + y.im};
 }
 template <class Real>
@@ -80,7 +80,7 @@ Real conjugate(Real x) {
   return x;
 }
 template <class Real>
-Complex<Real> conjugate(Complex<Real> x) {
+PlainComplex<Real> conjugate(PlainComplex<Real> x) {
   return {x.re, -x.im};
 }
 
@@ -139,7 +139,7 @@ class ReferenceJacobi {
   }
 
   static void set_real(Real& x, Real value) { x = value; }
-  static void set_real(Complex<Real>& x, Real value) { x.re = value; }
+  static void set_real(PlainComplex<Real>& x, Real value) { x.re = value; }
 
   static void orthogonalize(Columns& a, Real tolerance) {
     // A column that depends on the others exactly shrinks with every rotation and never ends as anything but rounding

@@ -40,15 +40,15 @@ std::vector<long double> reference_singular_values(const Matrix& a) {
     case DType::kF64:
       return values_in<long double, long double>(a);
     case DType::kC64:
-      return values_in<double, Complex<double>>(a);
+      return values_in<double, PlainComplex<double>>(a);
     case DType::kC128:
-      return values_in<long double, Complex<long double>>(a);
+      return values_in<long double, PlainComplex<long double>>(a);
   }
   return {};
 }
 
 double unit_column_condition(const Matrix& a) {
-  return is_complex(a.dtype) ? condition_in<Complex<long double>>(a) : condition_in<long double>(a);
+  return is_complex(a.dtype) ? condition_in<PlainComplex<long double>>(a) : condition_in<long double>(a);
 }
 
 }  // namespace svdserve::numerics

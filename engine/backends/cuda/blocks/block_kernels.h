@@ -15,7 +15,6 @@
 #include "engine/algorithms/blocks/block_qr.h"
 #include "engine/algorithms/blocks/hermitian_stages.h"
 #include "engine/algorithms/blocks/placed_jacobi.h"
-#include "engine/backends/cuda/bidiagonal/bidiagonal_launch.h"
 #include "engine/backends/cuda/blocks/block_launch.h"
 #include "engine/backends/cuda/device/launch_context.h"
 #include "engine/backends/cuda/device/teams.h"
@@ -254,12 +253,10 @@ void BlockLaunch<E>::decompose(Launch* launch, const VectorsCall<E>& call, Place
 }
 
 template <class E>
-int64_t BlockLaunch<E>::hermitian_workspace_bytes(Method method, int k, int64_t count) {
+int64_t BlockLaunch<E>::hermitian_workspace_bytes(int k, int64_t count) {
   Carver carver(nullptr);
   (void)HermitianMemory<E>(k, count, &carver);
-  return static_cast<int64_t>(carver.used()) + (method == Method::kBidiagonal
-                                                    ? BidiagonalLaunch<E>::workspace_bytes(k, count)
-                                                    : workspace_bytes(k, PlacedParts::kLeft, count));
+  return static_cast<int64_t>(carver.used()) + workspace_bytes(k, PlacedParts::kLeft, count);
 }
 
 template <class E>
@@ -273,9 +270,7 @@ void BlockLaunch<E>::hermitian(Launch* launch, const HermitianCall<E>& call, voi
   vectors.square.a = reinterpret_cast<const T*>(memory.b);
   vectors.square.row_major = false;
   vectors.square.values = memory.values;
-  char* const rest = static_cast<char*>(workspace) + carver.used();
-  call.method == Method::kBidiagonal ? BidiagonalLaunch<E>::decompose(launch, vectors, rest)
-                                     : decompose(launch, vectors, PlacedParts::kLeft, rest);
+  decompose(launch, vectors, PlacedParts::kLeft, static_cast<char*>(workspace) + carver.used());
   launch->operator()<quotients_kernel<E>>(blocks, kFinishBlockTeam, 0, call, memory);
 }
 

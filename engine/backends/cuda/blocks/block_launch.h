@@ -21,8 +21,8 @@ struct BlockLaunch {
   static int64_t workspace_bytes(int k, PlacedParts parts, int64_t count);
   // These parts of k x k matrices. X may replace the matrices.
   static void decompose(Launch* launch, const VectorsCall<E>& call, PlacedParts parts, void* workspace);
-  // Eigenvalues and eigenvectors of Hermitian k x k matrices by JACOBI or BIDIAGONAL; without vectors call.u is null.
-  static int64_t hermitian_workspace_bytes(Method method, int k, int64_t count);
+  // Eigenvalues and eigenvectors of Hermitian k x k matrices by JACOBI; without vectors call.u is null.
+  static int64_t hermitian_workspace_bytes(int k, int64_t count);
   static void hermitian(Launch* launch, const HermitianCall<E>& call, void* workspace);
   // Triangles of matrices with m != n, row-wise, and where call.factors has memory what Q is made of (block_qr.h).
   static void reduce(Launch* launch, const TallCall<T>& call);

@@ -25,10 +25,9 @@ struct BatchShape {
   bool hermitian() const { return plan.decomposition == Decomposition::kHermitian; }
   bool general() const { return plan.decomposition == Decomposition::kGeneral; }
   bool wide() const { return plan.problem.cols > plan.problem.rows; }
-  // Too large for teams: a thread block a matrix, but for BIDIAGONAL.
+  // Too large for teams: a thread block a matrix, but for BIDIAGONAL and TRIDIAGONAL.
   bool is_large() const { return k > kLargestReproducible; }
-  bool by_blocks() const { return is_large() && plan.method != Method::kBidiagonal; }
-  // U, S and V by bidiagonalization, and with it Hermitian matrices.
+  bool by_blocks() const { return is_large() && plan.method == Method::kJacobi; }
   bool by_rows() const { return is_by_rows(plan); }
   // Too large for a thread block.
   bool side_by_side() const { return is_side_by_side(plan); }

@@ -16,61 +16,93 @@ namespace svdserve::cuda {
 
 // The threads of a k x k matrix, k <= K: some of a warp, or two or eight warps, which are a block.
 template <class E, int K>
-struct BidiagonalGrid {
+struct GridOfThreads {
   using T = typename E::Scalar;
   static constexpr int kThreads = grid_threads(K * K * static_cast<int>(sizeof(E)), sizeof(T));
   static constexpr bool kIsBlock = kThreads >= 64;
   static constexpr int R = kThreads == 256 ? 16 : kThreads >= 32 ? 8 : kThreads >= 8 ? 4 : 2, C = kThreads / R;
-  static constexpr bool kFits = K % R == 0 && kThreads <= 256;  // else a matrix takes the next K
+  static constexpr bool kFits = K % R == 0;  // else a matrix takes the next K
   static constexpr int kBlock = kIsBlock ? kThreads : kGridBlock, kTeams = kBlock / kThreads;
   static constexpr int kMail = kIsBlock ? K / R * E::kComponents : 0;
+  static constexpr int kSharedBytes = 2 * kThreads * kMail * static_cast<int>(sizeof(T));
+  // Columns of a thread that registers have no room for.
+  static constexpr int elsewhere() {
+    int columns = 0;
+    while ((K / C - columns) * (K / R) * static_cast<int>(sizeof(E)) > grid_registers(sizeof(T))) ++columns;
+    return columns;
+  }
+  static constexpr int kElsewhere = elsewhere();
   using Threads = std::conditional_t<kIsBlock, SeveralWarps<T, kThreads, kMail>, WarpPart<kIsBlock ? 32 : kThreads>>;
-  using Algorithm = scalar::BidiagonalizeInRegisters<Threads, E, K, R, C>;
 
   static __device__ __forceinline__ Threads threads() {
     if constexpr (kIsBlock) {
-      __shared__ T mail[2 * kThreads * kMail];
-      return Threads(mail);
+      extern __shared__ __align__(16) unsigned char shared_bytes[];
+      return Threads(reinterpret_cast<T*>(shared_bytes));
     } else {
       return {};
     }
   }
 };
 
-// One matrix by the threads of a grid. One thread calls diagonal(m, j, x) and superdiagonal(m, j, x) for matrix m.
-// reflectors_of(m, is_own): as BidiagonalizeInRegisters takes them; nothing may be written if m is not the team's own.
-template <class E, int K, class Diagonal, class Superdiagonal, class ReflectorsOf>
-__device__ __forceinline__ void grid_bidiagonalize(const SquareCall<typename E::Scalar>& call,
-                                                   const Between<typename E::Scalar>& to, Diagonal diagonal,
-                                                   Superdiagonal superdiagonal, ReflectorsOf reflectors_of) {
-  using Grid = BidiagonalGrid<E, K>;
-  using Algorithm = typename Grid::Algorithm;
+// The matrix of a grid's threads, and the algorithm A of algorithms/blocks/register_grid.h that they have for it. The
+// compiler inlines no large lambdas, so kernels call A themselves.
+template <template <class, class, int, int, int> class A, class E, int K>
+struct MatrixOfGrid {
+  using Grid = GridOfThreads<E, K>;
   using T = typename E::Scalar;
-  const int k = call.k;
-  Algorithm algorithm(Grid::threads(), k);
-  const int64_t number =
-      static_cast<int64_t>(blockIdx.x) * Grid::kTeams + static_cast<int>(threadIdx.x) / Grid::kThreads;
-  // A team without a matrix computes the last one, too: all threads of a warp exchange what they have.
-  const int64_t m = number < call.count ? number : call.count - 1;
-  const bool writes = number < call.count && threadIdx.x % Grid::kThreads == 0;
+  using Algorithm = A<typename Grid::Threads, E, K, Grid::R, Grid::C>;
+  using Part = scalar::PartOfMatrix<E, Algorithm::kCols, Algorithm::kRows, Grid::kElsewhere, Grid::kThreads>;
 
-  E a[Algorithm::kCols][Algorithm::kRows];
-  const E* const from = reinterpret_cast<const E*>(call.a) + m * k * k;
-  const int row_stride = call.row_major ? k : 1, col_stride = call.row_major ? 1 : k;
-  SVD_UNROLL for (int c = 0; c < Algorithm::kCols; ++c) {
-    SVD_UNROLL for (int r = 0; r < Algorithm::kRows; ++r) {
-      const int row = algorithm.row(r), col = algorithm.col(c);
-      const bool is_inside = row < k && col < k;
-      a[c][r] = is_inside ? from[row * row_stride + col * col_stride] : scalar::zero_element<E>();
+  __device__ __forceinline__ explicit MatrixOfGrid(const SquareCall<T>& call) : algorithm(Grid::threads(), call.k) {
+    const int64_t number =
+        static_cast<int64_t>(blockIdx.x) * Grid::kTeams + static_cast<int>(threadIdx.x) / Grid::kThreads;
+    is_own = number < call.count;
+    m = is_own ? number : call.count - 1;
+  }
+  __device__ __forceinline__ bool is_first_thread() const { return threadIdx.x % Grid::kThreads == 0; }
+
+  // element(row, col): of matrix m. Scales it.
+  template <class Element>
+  __device__ __forceinline__ void load(const SquareCall<T>& call, const Between<T>& to, Element element, Part& a) {
+    SVD_UNROLL for (int c = 0; c < Algorithm::kCols; ++c) {
+      SVD_UNROLL for (int r = 0; r < Algorithm::kRows; ++r) {
+        const int row = algorithm.row(r), col = algorithm.col(c);
+        const bool is_inside = row < call.k && col < call.k;
+        a[c][r] = is_inside ? element(row, col) : scalar::zero_element<E>();
+      }
+    }
+    Lane<T> exponent;
+    const bool finite = algorithm.scale(a, &exponent);
+    if (is_own && is_first_thread()) {
+      to.exponent[m] = exponent.v + (call.exponents == nullptr ? T(0) : call.exponents[m * call.k]);
+      to.state[m] = T(finite ? kOkState : kNonFiniteState);
     }
   }
-  Lane<T> exponent;
-  const bool finite = algorithm.scale(a, &exponent);
-  if (writes) {
-    to.exponent[m] = exponent.v + (call.exponents == nullptr ? T(0) : call.exponents[m * k]);
-    to.state[m] = T(finite ? kOkState : kNonFiniteState);
-  }
-  algorithm.run(
+
+  Algorithm algorithm;
+  int64_t m;
+  bool is_own;  // else the team has none, and computes the last one: all threads of a warp exchange what they have
+};
+
+// Bidiagonalization. One thread calls diagonal(m, j, x) and superdiagonal(m, j, x) for matrix m.
+// reflectors_of(m, is_own): as BidiagonalizeInRegisters takes them; nothing may be written if m is not the team's own.
+// elsewhere: k k elements a matrix for what registers have no room for.
+template <class E, int K, class Diagonal, class Superdiagonal, class ReflectorsOf>
+__device__ __forceinline__ void grid_bidiagonalize(const SquareCall<typename E::Scalar>& call,
+                                                   const Between<typename E::Scalar>& to, E* elsewhere,
+                                                   Diagonal diagonal, Superdiagonal superdiagonal,
+                                                   ReflectorsOf reflectors_of) {
+  using T = typename E::Scalar;
+  using Matrix = MatrixOfGrid<scalar::BidiagonalizeInRegisters, E, K>;
+  const int k = call.k, row_stride = call.row_major ? k : 1, col_stride = call.row_major ? 1 : k;
+  Matrix matrix(call);
+  const int64_t m = matrix.m;
+  const E* const from = reinterpret_cast<const E*>(call.a) + m * k * k;
+  typename Matrix::Part a(elsewhere + m * k * k + threadIdx.x);
+  matrix.load(
+      call, to, [&](int row, int col) { return from[row * row_stride + col * col_stride]; }, a);
+  const bool writes = matrix.is_own && matrix.is_first_thread();
+  matrix.algorithm.run(
       a,
       [&](int j, Lane<T> x) {
         if (writes) diagonal(m, j, x);
@@ -78,16 +110,18 @@ __device__ __forceinline__ void grid_bidiagonalize(const SquareCall<typename E::
       [&](int j, Lane<T> x) {
         if (writes) superdiagonal(m, j, x);
       },
-      reflectors_of(m, number < call.count));
+      reflectors_of(m, matrix.is_own));
 }
 
 template <class E, int K>
-__global__ void __launch_bounds__(BidiagonalGrid<E, K>::kBlock)
+__global__ void __launch_bounds__(GridOfThreads<E, K>::kBlock)
     grid_bidiagonalize_kernel(const SquareCall<typename E::Scalar> call, const Between<typename E::Scalar> to) {
   using T = typename E::Scalar;
   const auto diagonal = [&](int64_t m, int j, Lane<T> x) { to.q[j * call.count + m] = x.v; };
   const auto superdiagonal = [&](int64_t m, int j, Lane<T> x) { to.e[j * call.count + m] = x.v; };
-  grid_bidiagonalize<E, K>(call, to, diagonal, superdiagonal, [](int64_t, bool) { return scalar::NoReflectors(); });
+  static_assert(GridOfThreads<E, K>::kElsewhere == 0);
+  grid_bidiagonalize<E, K>(call, to, static_cast<E*>(nullptr), diagonal, superdiagonal,
+                           [](int64_t, bool) { return scalar::NoReflectors(); });
 }
 
 }  // namespace svdserve::cuda

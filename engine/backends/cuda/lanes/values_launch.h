@@ -86,12 +86,12 @@ class ValuesLaunch {
   template <int K>
   void by_grid(Launch* launch, const SquareCall<T>& call) const {
     constexpr int kNext = K + grid_sizes(K);
-    if constexpr (K <= largest_bidiagonal_on_gpu(DType::kF64)) {
-      using Grid = BidiagonalGrid<E, K>;
-      if constexpr (Grid::kFits && !fits_registers(K)) {
+    if constexpr (K <= kLargestInLanes) {
+      using Grid = GridOfThreads<E, K>;
+      if constexpr (Grid::kFits && Grid::kElsewhere == 0 && !fits_registers(K)) {
         if (k_ > K) return by_grid<kNext>(launch, call);
-        launch->operator()<grid_bidiagonalize_kernel<E, K>>(blocks_for(call.count, Grid::kTeams), Grid::kBlock, 0, call,
-                                                            between_);
+        launch->operator()<grid_bidiagonalize_kernel<E, K>>(blocks_for(call.count, Grid::kTeams), Grid::kBlock,
+                                                            Grid::kSharedBytes, call, between_);
         finish_grid<K>(launch, call);
       } else {
         by_grid<kNext>(launch, call);

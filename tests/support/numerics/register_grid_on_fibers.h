@@ -1,11 +1,11 @@
-// Threads with a matrix in their registers (algorithms/blocks/bidiagonalize_in_registers.h), on fibers.
-#ifndef SVDSERVE_TESTS_SUPPORT_NUMERICS_BIDIAGONAL_GRID_H_
-#define SVDSERVE_TESTS_SUPPORT_NUMERICS_BIDIAGONAL_GRID_H_
+// Threads with a matrix in their registers (algorithms/blocks/register_grid.h), on fibers.
+#ifndef SVDSERVE_TESTS_SUPPORT_NUMERICS_REGISTER_GRID_ON_FIBERS_H_
+#define SVDSERVE_TESTS_SUPPORT_NUMERICS_REGISTER_GRID_ON_FIBERS_H_
 
 #include <type_traits>
 #include <vector>
 
-#include "engine/algorithms/blocks/bidiagonalize_in_registers.h"
+#include "engine/algorithms/blocks/register_grid.h"
 #include "tests/support/numerics/fiber_team.h"
 #include "tests/support/numerics/matrix.h"
 #include "tests/support/numerics/scalar_elements.h"
@@ -21,8 +21,9 @@ struct GridShape {
 
 // f(algorithm, x) in each of R C threads, in an order that depends on `seed`: x is the thread's part of the square
 // matrix a, of at most K columns.
-template <class E, int K, int R, int C, class F>
-void with_bidiagonal_grid(const Matrix& a, uint64_t seed, F f) {
+template <template <class Threads, class E, int K, int R, int C> class Algorithm_, class E, int K, int R, int C,
+          class F>
+void with_register_grid(const Matrix& a, uint64_t seed, F f) {
   using T = typename E::Scalar;
   const int k = static_cast<int>(a.cols);
   constexpr bool kSeveralWarps = R * C >= 64;
@@ -31,7 +32,7 @@ void with_bidiagonal_grid(const Matrix& a, uint64_t seed, F f) {
   FiberBlock block(kSeveralWarps ? R * C : 32, seed);
   block.run([&](FiberBlock::Thread thread) {
     using Threads = std::conditional_t<kSeveralWarps, FiberWarps<T, kThreads, kMail>, FiberTeam<R * C>>;
-    using Algorithm = scalar::BidiagonalizeInRegisters<Threads, E, K, R, C>;
+    using Algorithm = Algorithm_<Threads, E, K, R, C>;
     const auto threads = [&] {
       if constexpr (kSeveralWarps) {
         return Threads(thread, mail.data());
@@ -52,4 +53,4 @@ void with_bidiagonal_grid(const Matrix& a, uint64_t seed, F f) {
 }
 
 }  // namespace svdserve::numerics
-#endif  // SVDSERVE_TESTS_SUPPORT_NUMERICS_BIDIAGONAL_GRID_H_
+#endif  // SVDSERVE_TESTS_SUPPORT_NUMERICS_REGISTER_GRID_ON_FIBERS_H_

@@ -1,7 +1,7 @@
-// AUTO with vectors of 33 <= k <= 128 (c128: 96): U, S and V by bidiagonalization (bidiagonal_kernels.h). The launcher of an
+// AUTO with vectors of 33 <= k <= 128: U, S and V by bidiagonalization (bidiagonal_kernels.h). The launcher of an
 // element type calls these functions. The units that bidiagonal.cu.in makes define them, and take long to compile.
-#ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_BIDIAGONAL_BIDIAGONAL_LAUNCH_H_
-#define SVDSERVE_ENGINE_BACKENDS_CUDA_BIDIAGONAL_BIDIAGONAL_LAUNCH_H_
+#ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_BY_ROWS_BIDIAGONAL_LAUNCH_H_
+#define SVDSERVE_ENGINE_BACKENDS_CUDA_BY_ROWS_BIDIAGONAL_LAUNCH_H_
 
 #include "engine/backends/cuda/device/launch_context.h"
 #include "engine/backends/cuda/lanes/vectors_kernels.h"
@@ -17,4 +17,4 @@ struct BidiagonalLaunch {
 };
 
 }  // namespace svdserve::cuda
-#endif  // SVDSERVE_ENGINE_BACKENDS_CUDA_BIDIAGONAL_BIDIAGONAL_LAUNCH_H_
+#endif  // SVDSERVE_ENGINE_BACKENDS_CUDA_BY_ROWS_BIDIAGONAL_LAUNCH_H_

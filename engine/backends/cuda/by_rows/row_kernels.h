@@ -1,25 +1,24 @@
-// U, S and V of k x k matrices by bidiagonalization, 33 <= k <= 128 (c128: 96):
+// The part of the decompositions of this folder that is alike: rows of vectors, and the sweeps that rotate them.
 //
-//   reduce_kernel        A = Q B P^H                     algorithms/blocks/bidiagonalize_in_registers.h, a grid of threads
-//   reflect_rows_kernel  rows of Q and P                 algorithms/blocks/vector_rows.h, some threads a row
-//   sweep_kernel         B = U_B S V_B^T, rotations      algorithms/lanes/golub_kahan.h, a thread a matrix or four
-//   rotate_rows_kernel   rows of U and V, a thread each or two, and their way out
-//   finish_kernel        S in order                      lanes/finish_kernel.h
+//   reflect_rows_kernel  rows of Q                       algorithms/blocks/vector_rows.h, some threads a row
+//   sweep_kernel         values, and rotations           algorithms/lanes/grouped_sweeps.h, a thread a matrix or four
+//   rotate_rows_kernel   rows of vectors, a thread each or two, and their way out
 //
 // Sweeps and rotations take turns: rotations have room for a part of a matrix's. A round without work costs two launches.
-#ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_BIDIAGONAL_BIDIAGONAL_KERNELS_H_
-#define SVDSERVE_ENGINE_BACKENDS_CUDA_BIDIAGONAL_BIDIAGONAL_KERNELS_H_
+#ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_BY_ROWS_ROW_KERNELS_H_
+#define SVDSERVE_ENGINE_BACKENDS_CUDA_BY_ROWS_ROW_KERNELS_H_
 
 #include <cuda_pipeline_primitives.h>
 
 #include <algorithm>
 
 #include "engine/algorithms/blocks/vector_rows.h"
-#include "engine/algorithms/lanes/golub_kahan.h"
-#include "engine/backends/cuda/bidiagonal/bidiagonal_launch.h"
+#include "engine/algorithms/lanes/grouped_sweeps.h"
+#include "engine/backends/cuda/device/launch_context.h"
+#include "engine/backends/cuda/device/teams.h"
 #include "engine/backends/cuda/lanes/element_access.h"
-#include "engine/backends/cuda/lanes/finish_kernel.h"
-#include "engine/backends/cuda/lanes/grid_kernels.h"
+#include "engine/backends/cuda/lanes/vectors_kernels.h"
+#include "engine/policies/cuda_tuning.h"
 
 namespace svdserve::cuda {
 
@@ -33,6 +32,7 @@ struct VectorSide {
   E* rows;                                    // k x k: element i of row r at i * k + r
   scalar::PlaneRotation<Lane<T>>* rotations;  // rotation_capacity(k), of this round
 
+  VectorSide() = default;
   VectorSide(int k, int64_t count, Carver* carver)
       : reflectors(carver->take<E>(count * k * scalar::padded_row(k))),
         g(carver->take<T>(count * k)),
@@ -41,14 +41,16 @@ struct VectorSide {
         rotations(carver->take<scalar::PlaneRotation<Lane<T>>>(count * rotation_capacity(k))) {}
 };
 
-template <class E>
-struct BidiagonalMemory {
+// Matrices that are decomposed at once, with vectors of one side or of two: U and V. Arrays have a part for each matrix.
+template <class E, int kSides_>
+struct SweptMemory {
   using T = typename E::Scalar;
+  static constexpr int kSides = kSides_;
   static int most_groups(int k) { return rotation_capacity(k) / scalar::RotationGroup::rotations(1) + 1; }
 
-  VectorSide<E> left, right;
+  VectorSide<E> sides[kSides];
   Between<T> between;  // q: the values; e is not used
-  Lane<T>*d, *e;       // k: B while it is swept, and its bound behind e
+  Lane<T>*d, *e;       // k: the matrix while it is swept, and its bound behind e
   int groups_most;
   int32_t* last;              // groups_most: the last column of each group of this round
   int32_t* groups;            // 1: of this round
@@ -57,9 +59,8 @@ struct BidiagonalMemory {
 
   static constexpr int32_t kOpen = -1;
 
-  BidiagonalMemory(int k, int64_t count, Carver* carver)
-      : left(k, count, carver),
-        right(k, count, carver),
+  SweptMemory(int k, int64_t count, Carver* carver)
+      : sides(),
         between{carver->take<T>(count * k), nullptr, carver->take<T>(count), carver->take<T>(count)},
         d(carver->take<Lane<T>>(count * k)),
         e(carver->take<Lane<T>>(count * (k + 1))),
@@ -67,62 +68,32 @@ struct BidiagonalMemory {
         last(carver->take<int32_t>(count * groups_most)),
         groups(carver->take<int32_t>(count)),
         state(carver->take<scalar::SweepState>(count)),
-        round(carver->take<int32_t>(count)) {}
-};
-
-// --- A = Q B P^H ---------------------------------------------------------------------------------------------------
-
-template <class E>
-struct ReflectorsInMemory {
-  using L = typename E::Lane;
-  static constexpr bool kWanted = true;
-  const BidiagonalMemory<E>& memory;
-  int64_t m;
-  int k, pitch;
-  bool writes;
-
-  __device__ __forceinline__ void left(int j, int i, const E& h) const { put(memory.left, j, i, h); }
-  __device__ __forceinline__ void right(int j, int i, const E& h) const { put(memory.right, j, i, h); }
-  __device__ __forceinline__ void left_end(int j, L g, const E& b) const { end(memory.left, j, g, b); }
-  __device__ __forceinline__ void right_end(int j, L g, const E& b) const { end(memory.right, j, g, b); }
-
- private:
-  __device__ __forceinline__ void put(const VectorSide<E>& side, int j, int i, const E& h) const {
-    if (writes && i < pitch) store_element(h, side.reflectors + (m * k + j) * pitch + i);
-  }
-  __device__ __forceinline__ void end(const VectorSide<E>& side, int j, L g, const E& b) const {
-    if (!writes) return;
-    side.g[m * k + j] = g.v;
-    store_element(b, side.phases + m * k + j);
+        round(carver->take<int32_t>(count)) {
+    for (VectorSide<E>& side : sides) side = VectorSide<E>(k, count, carver);
   }
 };
-
-template <class E, int K>
-__global__ void __launch_bounds__(BidiagonalGrid<E, K>::kBlock)
-    reduce_kernel(const SquareCall<typename E::Scalar> call, const BidiagonalMemory<E> memory) {
-  using L = typename E::Lane;
-  const auto nothing = [](int64_t, int, L) {};
-  const int k = call.k, pitch = scalar::padded_row(k);
-  grid_bidiagonalize<E, K>(call, memory.between, nothing, nothing, [&](int64_t m, bool is_own) {
-    return ReflectorsInMemory<E>{memory, m, k, pitch, is_own};
-  });
-}
 
 // --- a thread a matrix, or four ------------------------------------------------------------------------------------
 
 // Numbers of shared memory that a matrix has, an odd number.
 constexpr int sweep_slot(int k) { return 2 * k | 1; }
 
+// Sweeps: class with
+//   kSides, Of<Threads>, Writer   of lanes/grouped_sweeps.h: sides of rotations, the sweeps, and where they write
+//   first(memory, k, m, d, e)   d and e of matrix m, without its phases, by one thread; returns its largest number
+//   value(x)                    the value of an element of the diagonal that is left
 // Threads: of a matrix, neighbours in a block.
-template <class E, class Threads>
+template <class E, class Sweeps, class Threads>
 __global__ void __launch_bounds__(32)
-    sweep_kernel(const SquareCall<typename E::Scalar> call, const BidiagonalMemory<E> memory, int round, bool is_last) {
+    sweep_kernel(const SquareCall<typename E::Scalar> call, const SweptMemory<E, Sweeps::kSides> memory, int round,
+                 bool is_last) {
+  constexpr int32_t kOpen = SweptMemory<E, Sweeps::kSides>::kOpen;
   using T = typename E::Scalar;
   using L = Lane<T>;
   const Threads threads;
   const int in_block = static_cast<int>(threadIdx.x) / Threads::count(), thread = threads.index();
   const int64_t m = static_cast<int64_t>(blockIdx.x) * (blockDim.x / Threads::count()) + in_block;
-  if (m >= call.count || (round > 0 && memory.round[m] != BidiagonalMemory<E>::kOpen)) return;
+  if (m >= call.count || (round > 0 && memory.round[m] != kOpen)) return;
   extern __shared__ __align__(16) unsigned char shared_bytes[];
   const int k = call.k, capacity = rotation_capacity(k);
   L* const d = reinterpret_cast<L*>(shared_bytes) + in_block * sweep_slot(k);
@@ -134,27 +105,27 @@ __global__ void __launch_bounds__(32)
       e[i] = e_kept[i];
     }
   } else if (thread == 0) {
-    e_kept[k] = L(FloatTraits<T>::kUnitRoundoff) *
-                scalar::split_phases(k, memory.left.phases + m * k, memory.right.phases + m * k, d, e);
+    e_kept[k] = L(FloatTraits<T>::kUnitRoundoff) * Sweeps::first(memory, k, m, d, e);
   }
   threads.sync();
-  scalar::RotationWriter<L> to({memory.left.rotations + m * capacity, memory.right.rotations + m * capacity,
-                                memory.last + m * memory.groups_most, capacity});
-  scalar::GolubKahan<L, Threads> sweeps(threads, d, e, e_kept[k]);
+  typename Sweeps::Writer to({memory.sides[0].rotations + m * capacity,
+                              memory.sides[Sweeps::kSides - 1].rotations + m * capacity,
+                              memory.last + m * memory.groups_most, capacity});
+  typename Sweeps::template Of<Threads> sweeps(threads, {d, e, e_kept[k]});
   const scalar::SweepState state = sweeps.run(round == 0 ? scalar::SweepState{k - 1, 0} : memory.state[m], &to);
   const int high = state.high;
   threads.sync();
   if (thread == 0) {
     memory.state[m] = state;
     memory.groups[m] = to.groups();
-    memory.round[m] = high == 0 ? round : BidiagonalMemory<E>::kOpen;
+    memory.round[m] = high == 0 ? round : kOpen;
     if (high > 0 && is_last) memory.between.state[m] = T(kNotConvergedState);
   }
   const bool ends = high == 0 || is_last;
   for (int i = thread; i < k; i += Threads::count()) {
     d_kept[i] = d[i];
     e_kept[i] = e[i];
-    if (ends) memory.between.q[i * call.count + m] = abs(d[i]).v;
+    if (ends) memory.between.q[i * call.count + m] = Sweeps::value(d[i]).v;
   }
 }
 
@@ -169,12 +140,13 @@ struct RowsOfBlock {
     return {static_cast<unsigned>(matrices * blocks(k)), static_cast<unsigned>(sides)};
   }
 
-  __device__ RowsOfBlock(int k, const BidiagonalMemory<E>& memory, int first_side)
+  template <int kSides>
+  __device__ RowsOfBlock(int k, const SweptMemory<E, kSides>& memory, int first_side)
       : matrix(blockIdx.x / blocks(k)),
         first(static_cast<int>(blockIdx.x) % blocks(k) * kRows),
         count(min(kRows, k - first)),
-        is_left(first_side + static_cast<int>(blockIdx.y) == 0),
-        side(is_left ? memory.left : memory.right),
+        is_left(kSides == 2 && first_side + static_cast<int>(blockIdx.y) == 0),
+        side(memory.sides[kSides == 1 || is_left ? 0 : 1]),
         in_memory(side.rows + matrix * k * k + first) {}
 
   const int64_t matrix;
@@ -192,9 +164,9 @@ struct ReflectShape {
   using Rows = RowsOfBlock<E, kTeams*(E::kComplex ? 1 : 2)>;
 };
 
-template <class E, int K>
+template <class E, int kSides, int K>
 __global__ void __launch_bounds__(kReflectBlock, reflect_blocks(E::kComplex, sizeof(E)))
-    reflect_rows_kernel(int k, const BidiagonalMemory<E> memory, int first_side) {
+    reflect_rows_kernel(int k, const SweptMemory<E, kSides> memory, int first_side) {
   using L = typename E::Lane;
   using Shape = ReflectShape<E, K>;
   using Threads = WarpThreads<Shape::kThreads>;
@@ -253,7 +225,7 @@ class RotatedRows {
       return {r < kRowBlock ? pair.re : pair.im};
     }
   }
-  // The place of column i in descending order of values.
+  // The place of column i in the order of values.
   __device__ __forceinline__ int& place(int i) const { return places_[i]; }
 
  private:
@@ -263,13 +235,15 @@ class RotatedRows {
   int* const places_;
 };
 
-// The columns of these rows that are wanted, in order.
-template <class E, class Rows>
+// The columns of these rows that are wanted: in descending order of singular values, or in ascending order of eigenvalues.
+template <int kSides, class E, class Rows>
 __device__ __forceinline__ void write_rows(const RotatedRows<E>& x, const Rows& rows, int k,
                                            const Lane<typename E::Scalar>* d, bool finite, const Columns<E>& to) {
   using T = typename E::Scalar;
   const int lane = static_cast<int>(threadIdx.x);
-  for (int i = lane; i < k; i += kRowBlock) x.place(i) = scalar::place_of(k, i, d);
+  for (int i = lane; i < k; i += kRowBlock) {
+    x.place(i) = kSides == 2 ? scalar::place_of(k, i, d) : scalar::ascending_place_of(k, i, d);
+  }
   __syncwarp();
   E* const data = to.data + rows.matrix * to.matrix_stride + rows.first * to.row_stride;
   const auto put = [&](int i, int r) {
@@ -321,10 +295,12 @@ class RotationSlots {
   Piece* const slots_;
 };
 
-template <class E>
+// call: x for the left side, y for the other, or for the only one.
+template <class E, int kSides>
 __global__ void __launch_bounds__(kRowBlock, kRotateBlocks)
-    rotate_rows_kernel(const VectorsCall<E> call, const BidiagonalMemory<E> memory, int first_side, int round,
+    rotate_rows_kernel(const VectorsCall<E> call, const SweptMemory<E, kSides> memory, int first_side, int round,
                        bool is_last) {
+  constexpr int32_t kOpen = SweptMemory<E, kSides>::kOpen;
   using T = typename E::Scalar;
   using Slots = RotationSlots<T>;
   using Pair = typename RotatedRows<E>::Pair;
@@ -334,7 +310,7 @@ __global__ void __launch_bounds__(kRowBlock, kRotateBlocks)
   const RotatedRows<E> x(k, shared_bytes + Slots::kBytes);
   const int64_t m = rows.matrix;
   const int done = memory.round[m];
-  if (done != BidiagonalMemory<E>::kOpen && done < round) return;
+  if (done != kOpen && done < round) return;
   // A thread without a row takes the last one, too.
   E* const first = rows.in_memory + min(lane, rows.count - 1);
   E* const second = rows.in_memory + min(lane + kRowBlock, rows.count - 1);
@@ -348,9 +324,9 @@ __global__ void __launch_bounds__(kRowBlock, kRotateBlocks)
   by.rotate(
       memory.groups[m], [&](int group) { return last[group]; }, [&](int i) -> Pair& { return x(i); });
   __syncwarp();
-  if (done != BidiagonalMemory<E>::kOpen || is_last) {
+  if (done != kOpen || is_last) {
     const bool finite = static_cast<int>(memory.between.state[m]) != kNonFiniteState;
-    write_rows(x, rows, k, memory.d + m * k, finite, rows.is_left ? call.x : call.y);
+    write_rows<kSides>(x, rows, k, memory.d + m * k, finite, rows.is_left ? call.x : call.y);
   } else {
     for (int r = lane; r < rows.count; r += kRowBlock) {
       for (int i = 0; i < k; ++i) store_element(x.element(i, r), rows.in_memory + i * k + r);
@@ -377,94 +353,63 @@ VectorsCall<E> part_of(const VectorsCall<E>& call, int64_t m, int64_t count) {
   return part;
 }
 
-template <class E, int K>
-void launch_reduce(Launch* launch, const SquareCall<typename E::Scalar>& call, const BidiagonalMemory<E>& memory) {
-  constexpr DType kType = E::kComplex && sizeof(typename E::Scalar) == 8 ? DType::kC128 : DType::kF64;
-  if constexpr (K <= largest_bidiagonal_on_gpu(kType)) {
-    using Grid = BidiagonalGrid<E, K>;
-    if constexpr (Grid::kFits) {
-      if (call.k <= K) {
-        return launch->operator()<reduce_kernel<E, K>>(blocks_for(call.count, Grid::kTeams), Grid::kBlock, 0, call,
-                                                       memory);
-      }
-    }
-    launch_reduce<E, K + grid_sizes(K)>(launch, call, memory);
-  }
-}
-
-template <class E, int K>
-void launch_reflect(Launch* launch, int k, int64_t count, const BidiagonalMemory<E>& memory, int first_side,
+template <int K, class E, int kSides>
+void launch_reflect(Launch* launch, int k, int64_t count, const SweptMemory<E, kSides>& memory, int first_side,
                     int sides) {
-  launch->operator()<reflect_rows_kernel<E, K>>(ReflectShape<E, K>::Rows::grid(k, count, sides), kReflectBlock, 0, k,
-                                                memory, first_side);
+  launch->operator()<reflect_rows_kernel<E, kSides, K>>(ReflectShape<E, K>::Rows::grid(k, count, sides), kReflectBlock,
+                                                        0, k, memory, first_side);
 }
 
-template <class E>
-void launch_sweeps(Launch* launch, const SquareCall<typename E::Scalar>& call, const BidiagonalMemory<E>& memory,
-                   int round, bool is_last) {
+template <class Sweeps, class E>
+void launch_sweeps(Launch* launch, const SquareCall<typename E::Scalar>& call,
+                   const SweptMemory<E, Sweeps::kSides>& memory, int round, bool is_last) {
   const int slot = sweep_slot(call.k) * static_cast<int>(sizeof(typename E::Scalar));
   if constexpr (scalar::knows_shifts_ahead<typename E::Scalar>()) {
     using Threads = WarpThreads<scalar::RotationGroup::kSweeps>;
     if (call.count < kSweptAlone) {
-      return launch->operator()<sweep_kernel<E, Threads>>(call.count, Threads::count(), slot, call, memory, round,
-                                                          is_last);
+      return launch->operator()<sweep_kernel<E, Sweeps, Threads>>(call.count, Threads::count(), slot, call, memory,
+                                                                  round, is_last);
     }
   }
   const int block = sweep_block(call.count);
-  launch->operator()<sweep_kernel<E, scalar::OneThread>>(blocks_for(call.count, block), block, block * slot, call,
-                                                         memory, round, is_last);
+  launch->operator()<sweep_kernel<E, Sweeps, scalar::OneThread>>(blocks_for(call.count, block), block, block * slot,
+                                                                 call, memory, round, is_last);
 }
 
-template <class E>
-void decompose_part(Launch* launch, const VectorsCall<E>& call, const BidiagonalMemory<E>& memory) {
+// Rows of Q, then sweeps and the rotations of rows in turns, for the sides from first_side on.
+template <class Sweeps, class E>
+void launch_vectors(Launch* launch, const VectorsCall<E>& call, const SweptMemory<E, Sweeps::kSides>& memory,
+                    int first_side, int sides) {
   using T = typename E::Scalar;
-  constexpr int kLeast = static_cast<int>(kLargestReproducible) + grid_sizes(static_cast<int>(kLargestReproducible));
   const SquareCall<T>& square = call.square;
-  const int k = square.k, first_side = call.x.data != nullptr ? 0 : 1;
-  const int sides = (call.x.data != nullptr ? 1 : 0) + (call.y.data != nullptr ? 1 : 0);
-  launch_reduce<E, kLeast>(launch, square, memory);
+  const int k = square.k;
   if (sides > 0) {
-    k <= 64 ? launch_reflect<E, 64>(launch, k, square.count, memory, first_side, sides)
-            : launch_reflect<E, 128>(launch, k, square.count, memory, first_side, sides);
+    k <= 64 ? launch_reflect<64>(launch, k, square.count, memory, first_side, sides)
+            : launch_reflect<128>(launch, k, square.count, memory, first_side, sides);
   }
   for (int round = 0; round < kRotationRounds; ++round) {
     const bool is_last = round + 1 == kRotationRounds;
-    launch_sweeps(launch, square, memory, round, is_last);
+    launch_sweeps<Sweeps>(launch, square, memory, round, is_last);
     if (sides == 0) continue;
-    launch->operator()<rotate_rows_kernel<E>>(RowsOfBlock<E, RotatedRows<E>::kRows>::grid(k, square.count, sides),
-                                              kRowBlock, RotationSlots<T>::kBytes + RotatedRows<E>::shared_bytes(k),
-                                              call, memory, first_side, round, is_last);
+    launch->operator()<rotate_rows_kernel<E, Sweeps::kSides>>(
+        RowsOfBlock<E, RotatedRows<E>::kRows>::grid(k, square.count, sides), kRowBlock,
+        RotationSlots<T>::kBytes + RotatedRows<E>::shared_bytes(k), call, memory, first_side, round, is_last);
   }
-  const int slot = finish_slot<T, Method::kBisection, 0>(k) * static_cast<int>(sizeof(T)), threads = finish_block(slot);
-  launch->operator()<finish_kernel<T, Method::kBisection, 0>>(blocks_for(square.count, threads), threads,
-                                                              threads * slot, square, memory.between);
 }
 
 // Matrices that are decomposed at once.
-template <class E>
+template <class Memory>
 int64_t at_once(int k, int64_t count) {
   Carver one(nullptr);
-  (void)BidiagonalMemory<E>(k, 1, &one);
-  return std::clamp<int64_t>(kBidiagonalBytes / static_cast<int64_t>(one.used()), 1, count);
+  (void)Memory(k, 1, &one);
+  return std::clamp<int64_t>(kByRowsBytes / static_cast<int64_t>(one.used()), 1, count);
 }
-
-template <class E>
-int64_t BidiagonalLaunch<E>::workspace_bytes(int k, int64_t count) {
+template <class Memory>
+int64_t swept_workspace_bytes(int k, int64_t count) {
   Carver carver(nullptr);
-  (void)BidiagonalMemory<E>(k, at_once<E>(k, count), &carver);
+  (void)Memory(k, at_once<Memory>(k, count), &carver);
   return static_cast<int64_t>(carver.used());
 }
 
-template <class E>
-void BidiagonalLaunch<E>::decompose(Launch* launch, const VectorsCall<E>& call, void* workspace) {
-  const int k = call.square.k;
-  const int64_t count = call.square.count, step = at_once<E>(k, count);
-  Carver carver(workspace);
-  const BidiagonalMemory<E> memory(k, step, &carver);
-  for (int64_t m = 0; m < count; m += step) {
-    decompose_part(launch, part_of(call, m, std::min(step, count - m)), memory);
-  }
-}
-
 }  // namespace svdserve::cuda
-#endif  // SVDSERVE_ENGINE_BACKENDS_CUDA_BIDIAGONAL_BIDIAGONAL_KERNELS_H_
+#endif  // SVDSERVE_ENGINE_BACKENDS_CUDA_BY_ROWS_ROW_KERNELS_H_

@@ -1,0 +1,144 @@
+// Eigenvalues and eigenvectors of Hermitian k x k matrices by tridiagonalization, 33 <= k <= 128:
+//
+//   reduce_hermitian_kernel   A = Q T Q^H             algorithms/blocks/tridiagonalize_in_registers.h, a grid of threads
+//   (row_kernels.h            T = W L W^T             algorithms/lanes/tridiagonal_qr.h, and rows of U)
+//   eigenvalues_kernel        L in order              a warp a matrix
+#ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_BY_ROWS_TRIDIAGONAL_KERNELS_H_
+#define SVDSERVE_ENGINE_BACKENDS_CUDA_BY_ROWS_TRIDIAGONAL_KERNELS_H_
+
+#include "engine/algorithms/blocks/tridiagonalize_in_registers.h"
+#include "engine/algorithms/lanes/hermitian_eigen.h"
+#include "engine/algorithms/lanes/tridiagonal_qr.h"
+#include "engine/backends/cuda/by_rows/row_kernels.h"
+#include "engine/backends/cuda/by_rows/tridiagonal_launch.h"
+#include "engine/backends/cuda/lanes/grid_kernels.h"
+#include "engine/core/hermitian.h"
+
+namespace svdserve::cuda {
+
+// --- A = Q T Q^H ---------------------------------------------------------------------------------------------------
+
+// As TridiagonalizeInRegisters takes it.
+template <class E>
+struct TridiagonalInMemory {
+  using L = typename E::Lane;
+  const SweptMemory<E, 1>& memory;
+  int64_t m;
+  int k, pitch;
+  bool writes, is_first;  // the matrix is the team's own; this is the team's first thread
+
+  __device__ __forceinline__ void diagonal(int j, L x) const {
+    if (writes && is_first) memory.d[m * k + j] = x;
+  }
+  __device__ __forceinline__ void off_diagonal(int j, L g, const E& x) const {
+    if (!writes || !is_first) return;
+    memory.sides[0].g[m * k + j] = g.v;
+    store_element(x, memory.sides[0].phases + m * k + j);
+  }
+  __device__ __forceinline__ void reflector(int j, int i, const E& h) const {
+    if (writes && i < pitch) store_element(h, memory.sides[0].reflectors + (m * k + j) * pitch + i);
+  }
+};
+
+template <class E, int K>
+__global__ void __launch_bounds__(GridOfThreads<E, K>::kBlock)
+    reduce_hermitian_kernel(const HermitianCall<E> call, const SweptMemory<E, 1> memory) {
+  using Matrix = MatrixOfGrid<scalar::TridiagonalizeInRegisters, E, K>;
+  const int k = call.square.k, pitch = scalar::padded_row(k);
+  const int row_stride = call.square.row_major ? k : 1, col_stride = call.square.row_major ? 1 : k;
+  Matrix matrix(call.square);
+  const int64_t m = matrix.m;
+  const E* const from = reinterpret_cast<const E*>(call.square.a) + m * k * k;
+  const auto at = [&](int i, int j) { return from[i * row_stride + j * col_stride]; };
+  typename Matrix::Part a(memory.sides[0].rows + m * k * k + threadIdx.x);  // rows come later
+  matrix.load(
+      call.square, memory.between,
+      [&](int row, int col) { return scalar::hermitian_element<E>(at, call.upper, row, col); }, a);
+  matrix.algorithm.run(a, TridiagonalInMemory<E>{memory, m, k, pitch, matrix.is_own, matrix.is_first_thread()});
+}
+
+// --- T = W L W^T ---------------------------------------------------------------------------------------------------
+
+// As sweep_kernel takes them.
+template <class E>
+struct TridiagonalSweeps {
+  static constexpr int kSides = 1;
+  using L = typename E::Lane;
+  template <class Threads>
+  using Of = scalar::TridiagonalQr<L, Threads>;
+  using Writer = scalar::RotationWriter<L, false>;
+
+  static __device__ __forceinline__ L first(const SweptMemory<E, 1>& memory, int k, int64_t m, L* d, L* e) {
+    for (int i = 0; i < k; ++i) d[i] = memory.d[m * k + i];
+    return scalar::split_hermitian_phases(k, memory.sides[0].phases + m * k, d, e);
+  }
+  static __device__ __forceinline__ L value(L x) { return x; }
+};
+
+// A warp a matrix.
+template <class E>
+__global__ void __launch_bounds__(kFinishBlock)
+    eigenvalues_kernel(const SquareCall<typename E::Scalar> call, const SweptMemory<E, 1> memory) {
+  using T = typename E::Scalar;
+  using L = Lane<T>;
+  const int64_t m = (static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / 32;
+  if (m >= call.count) return;
+  const int k = call.k, lane = static_cast<int>(threadIdx.x) % 32;
+  const int state = static_cast<int>(memory.between.state[m]);
+  const L* const d = memory.d + m * k;
+  const L e(memory.between.exponent[m]);
+  bool in_range = true;
+  for (int i = lane; i < k; i += 32) {
+    const L lambda = scalar::finished_eigenvalue(d[i], e);
+    in_range = in_range && (abs(lambda) <= L(FloatTraits<T>::kLargest)).m;
+    call.values[m * k + scalar::ascending_place_of(k, i, d)] =
+        state == kNonFiniteState ? FloatTraits<T>::nan() : lambda.v;
+  }
+  in_range = __all_sync(~0u, in_range) != 0;
+  const L status = scalar::status_of<L>(scalar::ScalarMask{state != kNonFiniteState}, scalar::ScalarMask{in_range},
+                                        scalar::ScalarMask{state == kNotConvergedState});
+  if (lane == 0) record_status(call, m, static_cast<int>(status.v));
+}
+
+// --- launching -----------------------------------------------------------------------------------------------------
+
+template <class E, int K>
+void launch_reduce_hermitian(Launch* launch, const HermitianCall<E>& call, const SweptMemory<E, 1>& memory) {
+  if constexpr (K <= kLargestReducedOnGpu) {
+    using Grid = GridOfThreads<E, K>;
+    if constexpr (Grid::kFits) {
+      if (call.square.k <= K) {
+        return launch->operator()<reduce_hermitian_kernel<E, K>>(blocks_for(call.square.count, Grid::kTeams),
+                                                                 Grid::kBlock, Grid::kSharedBytes, call, memory);
+      }
+    }
+    launch_reduce_hermitian<E, K + grid_sizes(K)>(launch, call, memory);
+  }
+}
+
+template <class E>
+int64_t TridiagonalLaunch<E>::workspace_bytes(int k, int64_t count) {
+  return swept_workspace_bytes<SweptMemory<E, 1>>(k, count);
+}
+
+template <class E>
+void TridiagonalLaunch<E>::decompose(Launch* launch, const HermitianCall<E>& call, void* workspace) {
+  constexpr int kLeast = static_cast<int>(kLargestReproducible) + grid_sizes(static_cast<int>(kLargestReproducible));
+  const int k = call.square.k;
+  const int64_t count = call.square.count, step = at_once<SweptMemory<E, 1>>(k, count);
+  Carver carver(workspace);
+  const SweptMemory<E, 1> memory(k, step, &carver);
+  for (int64_t m = 0; m < count; m += step) {
+    HermitianCall<E> part = call;
+    const VectorsCall<E> vectors = part_of(VectorsCall<E>{call.square, {}, call.u}, m, std::min(step, count - m));
+    part.square = vectors.square;
+    part.u = vectors.y;
+    launch_reduce_hermitian<E, kLeast>(launch, part, memory);
+    launch_vectors<TridiagonalSweeps<E>>(launch, vectors, memory, 0, part.u.data != nullptr ? 1 : 0);
+    launch->operator()<eigenvalues_kernel<E>>(blocks_for(32 * part.square.count, kFinishBlock), kFinishBlock, 0,
+                                              part.square, memory);
+  }
+}
+
+}  // namespace svdserve::cuda
+#endif  // SVDSERVE_ENGINE_BACKENDS_CUDA_BY_ROWS_TRIDIAGONAL_KERNELS_H_

@@ -1,0 +1,313 @@
+// Eigenvalues and eigenvectors of Hermitian matrices as a GPU computes them for 33 to 128 rows. The grid of
+// algorithms/blocks/tridiagonalize_in_registers.h runs on fibers, as the threads of a row do (blocks/vector_rows.h). The
+// sweeps are those of lanes/tridiagonal_qr.h. All keep the contract, whatever the order of threads and the room for
+// rotations.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/algorithms/blocks/tridiagonalize_in_registers.h"
+#include "engine/algorithms/blocks/vector_rows.h"
+#include "engine/algorithms/lanes/hermitian_eigen.h"
+#include "engine/algorithms/lanes/tridiagonal_qr.h"
+#include "engine/core/team.h"
+#include "engine/policies/cuda_tuning.h"
+#include "tests/support/numerics/effort.h"
+#include "tests/support/numerics/engine_run.h"
+#include "tests/support/numerics/fiber_team.h"
+#include "tests/support/numerics/hermitian_samples.h"
+#include "tests/support/numerics/register_grid_on_fibers.h"
+#include "tests/support/numerics/square_factors.h"
+#include "tests/support/numerics/vector_rows_on_fibers.h"
+
+namespace svdserve::numerics {
+namespace {
+
+// Q^H A Q = T as the grid gives it.
+template <class E>
+struct Reduced {
+  using L = typename E::Lane;
+
+  explicit Reduced(int k)
+      : pitch(scalar::padded_row(k)),
+        reflectors(size(k * pitch), scalar::zero_element<E>()),
+        g(size(k), L(0)),
+        diagonal(size(k), L(0)),
+        off_diagonal(size(k), scalar::zero_element<E>()) {}
+  friend bool operator==(const Reduced& a, const Reduced& b) {
+    const auto same = [](const auto& x, const auto& y) {
+      return x.size() == y.size() && std::memcmp(x.data(), y.data(), x.size() * sizeof(x[0])) == 0;
+    };
+    return same(a.reflectors, b.reflectors) && same(a.g, b.g) && same(a.diagonal, b.diagonal) &&
+           same(a.off_diagonal, b.off_diagonal);
+  }
+
+  int pitch;
+  std::vector<E> reflectors;  // h_j from j * pitch on
+  std::vector<L> g, diagonal;
+  std::vector<E> off_diagonal;
+  L exponent{0};
+  bool finite = false;
+};
+
+template <class E>
+struct ToReduced {
+  using L = typename E::Lane;
+  Reduced<E>* to;
+  void diagonal(int j, L x) const { to->diagonal[size(j)] = x; }
+  void off_diagonal(int j, L g, const E& x) const {
+    to->g[size(j)] = g;
+    to->off_diagonal[size(j)] = x;
+  }
+  void reflector(int j, int i, const E& h) const {
+    if (i < to->pitch) to->reflectors[size(j * to->pitch + i)] = h;
+  }
+};
+
+template <class E, int K, int R, int C>
+Reduced<E> reduce(const Matrix& a, uint64_t seed) {
+  Reduced<E> t(static_cast<int>(a.cols));
+  // Numbers that nobody writes must not matter.
+  for (E& x : t.reflectors) x.re = typename E::Lane(1e30f);
+  with_register_grid<scalar::TridiagonalizeInRegisters, E, K, R, C>(a, seed, [&](auto& algorithm, auto& x) {
+    t.finite = algorithm.scale(x, &t.exponent);
+    algorithm.run(x, ToReduced<E>{&t});
+  });
+  return t;
+}
+
+// A tridiagonal matrix that is swept, with the rotations of a round.
+template <class T>
+struct Swept {
+  using L = scalar::ScalarLane<T>;
+
+  Swept(std::vector<L> of_d, std::vector<L> of_e, L largest, int capacity)
+      : d(std::move(of_d)),
+        e(std::move(of_e)),
+        bound(L(FloatTraits<T>::kUnitRoundoff) * largest),
+        rotations(size(capacity)),
+        last(size(capacity)),
+        state{static_cast<int32_t>(d.size()) - 1, 0} {}
+  std::vector<L> d, e;
+  L bound;
+  std::vector<scalar::PlaneRotation<L>> rotations;
+  std::vector<int32_t> last;
+  scalar::SweepState state;
+  int groups = 0;
+};
+
+template <class T, class Threads>
+void sweep_round(const Threads& threads, Swept<T>* matrix) {
+  using L = scalar::ScalarLane<T>;
+  scalar::RotationWriter<L, false> to(
+      {nullptr, matrix->rotations.data(), matrix->last.data(), static_cast<int>(matrix->rotations.size())});
+  scalar::TridiagonalQr<L, Threads> sweeps(threads, {matrix->d.data(), matrix->e.data(), matrix->bound});
+  const scalar::SweepState state = sweeps.run(matrix->state, &to);
+  threads.sync();  // all have read matrix->state
+  matrix->state = state;
+  matrix->groups = to.groups();
+}
+
+// A round by four threads, in a random order. Each team of a warp has a copy of the matrix.
+template <class T>
+void sweep_round_of_four(Swept<T>* matrix, uint64_t seed) {
+  using Team = FiberTeam<scalar::RotationGroup::kSweeps>;
+  std::vector<Swept<T>> copies(32 / Team::count(), *matrix);
+  FiberBlock block(32, seed);
+  block.run(
+      [&](FiberBlock::Thread thread) { sweep_round<T>(Team(thread), &copies[size(thread.index() / Team::count())]); });
+  *matrix = copies[0];
+}
+
+// Ascending, with the vectors in their order.
+struct Eigen {
+  std::vector<double> values;
+  Dense vectors;
+  int rounds = 0;
+};
+
+// capacity: room for rotations.
+template <class E>
+Eigen eigen_of(Reduced<E> t, int k, int capacity) {
+  using L = typename E::Lane;
+  using T = typename E::Scalar;
+  std::vector<L> e(size(k));
+  const L largest = scalar::split_hermitian_phases(k, t.off_diagonal.data(), t.diagonal.data(), e.data());
+  Rows<E> rows(k, t.reflectors, t.g, 1, t.off_diagonal);
+  Swept<T> swept(t.diagonal, std::move(e), largest, capacity);
+  Eigen result{std::vector<double>(size(k)), {k, k, std::vector<Wide>(size(k * k))}};
+  for (; result.rounds < 50 && swept.state.high > 0; ++result.rounds) {
+    sweep_round<T>(scalar::OneThread(), &swept);
+    rows.rotate(swept.rotations, swept.last, swept.groups);
+  }
+  EXPECT_EQ(swept.state.high, 0);
+  for (int i = 0; i < k; ++i) {
+    const int place = scalar::ascending_place_of(k, i, swept.d.data());
+    result.values[size(place)] = scalar::finished_eigenvalue(swept.d[size(i)], t.exponent).v;
+    for (int r = 0; r < k; ++r) {
+      const std::complex<double> x = number(rows.x[size(r * rows.pitch + i)]);
+      result.vectors.at_[size(r * k + place)] = Wide(x.real(), x.imag());
+    }
+  }
+  return result;
+}
+
+template <class S>
+class TridiagonalVectors : public testing::Test {
+ protected:
+  using E = typename S::Element;
+  static constexpr DType kType = dtype_of<E>();
+
+  static Reduced<E> reduced(const Matrix& m, uint64_t seed) { return reduce<E, S::K, S::R, S::C>(m, seed); }
+  static void expect_contract(const Matrix& m, bool with_reference, const std::string& what) {
+    const int n = static_cast<int>(m.rows);
+    const std::string where = std::string(name(kType)) + " " + what + " n = " + std::to_string(n);
+    const Eigen e = eigen_of(reduced(m, 0), n, 4 * n * n + 200);
+    EXPECT_LE(e.rounds, 1) << where;
+    const HermitianErrors errors = hermitian_errors(m, e.vectors, e.values, with_reference);
+    // 10 n are promised of each.
+    EXPECT_LE(errors.orthogonality, 4 * n) << where;
+    EXPECT_LE(errors.residual, 2 * n) << where;
+    EXPECT_LE(errors.eigenvalue, n) << where;
+  }
+};
+using Shapes = testing::Types<GridShape<Real<double>, 48, 8, 4>, GridShape<Real<float>, 40, 4, 4>,
+                              GridShape<Complex<float>, 48, 8, 8>, GridShape<Complex<double>, 40, 8, 8>,
+                              GridShape<Real<float>, 80, 16, 16>>;
+TYPED_TEST_SUITE(TridiagonalVectors, Shapes);
+
+TYPED_TEST(TridiagonalVectors, AllFamiliesKeepTheContract) {
+  Random random(5);
+  constexpr int K = TypeParam::K;
+  const bool is_slow = K >= 80 && !is_long_run();
+  int number = 0;
+  for (const HermitianFamily& family : hermitian_families()) {
+    const Matrix m = family.make(this->kType, K < 80 ? 33 : 65, random);
+    if (is_slow && number++ % 4 != 0) continue;
+    const bool with_reference = is_long_run() || (K < 80 && std::string(family.name) == "random");
+    this->expect_contract(m, with_reference, family.name);
+    if (!is_slow) this->expect_contract(family.make(this->kType, K, random), with_reference, family.name);
+  }
+}
+
+TYPED_TEST(TridiagonalVectors, NeitherTheOrderOfThreadsNorTheRoomMatters) {
+  Random random(6);
+  const int n = TypeParam::K - 3;
+  const Matrix m = random_hermitian(this->kType, n, random);
+  const auto t = this->reduced(m, 0);
+  EXPECT_EQ(t, this->reduced(m, 7));
+  const Eigen at_once = eigen_of(t, n, 4 * n * n + 200);
+  const Eigen in_rounds = eigen_of(t, n, 2 * scalar::RotationGroup::rotations(n));
+  EXPECT_GE(in_rounds.rounds, 2);
+  EXPECT_EQ(at_once.values, in_rounds.values);
+  EXPECT_EQ(at_once.vectors.at_, in_rounds.vectors.at_);
+}
+
+TYPED_TEST(TridiagonalVectors, WhatIsNotFiniteIsSaid) {
+  const int n = 34;
+  Random random(7);
+  for (const double poison : {double{INFINITY}, std::nan("")}) {
+    Matrix m = random_hermitian(this->kType, n, random);
+    m.at(n - 1, 1) = m.at(1, n - 1) = poison;
+    EXPECT_FALSE(this->reduced(m, 0).finite);
+  }
+}
+
+// Eigenvalues within 1e-6 of one. Sweeps rotate them all again and again.
+template <class T>
+void expect_cluster_to_stay(int k) {
+  using L = scalar::ScalarLane<T>;
+  std::vector<L> d(size(k), L(1)), e(size(k), L(T(5e-7)));
+  e.back() = L(0);
+  Swept<T> form(d, e, L(1), 8 * k * k);
+  sweep_round<T>(scalar::OneThread(), &form);
+  ASSERT_EQ(form.state.high, 0);
+  const double bound = 1e-6 + (k + 16) * static_cast<double>(FloatTraits<T>::kUnitRoundoff);
+  for (const L& x : form.d) EXPECT_NEAR(static_cast<double>(x.v), 1, bound) << k;
+}
+
+TEST(TridiagonalQr, EigenvaluesOfAClusterDoNotDrift) {
+  for (const int k : {33, 64, 128}) {
+    expect_cluster_to_stay<float>(k);
+    expect_cluster_to_stay<double>(k);
+  }
+}
+
+// A random, graded or clustered form, scaled as the grid scales matrices.
+template <class T>
+Swept<T> random_form(int k, std::mt19937_64* random) {
+  using L = scalar::ScalarLane<T>;
+  std::uniform_real_distribution<double> uniform(0, 1);
+  std::normal_distribution<double> normal;
+  const double ratio = uniform(*random), small = std::pow(10, -12 * uniform(*random));
+  const auto number_of = [&](uint64_t kind, int i) {
+    const double graded = std::pow(ratio, kind == 1 ? i : k - i), spread = std::pow(10, -16 * uniform(*random));
+    const double numbers[] = {normal(*random),
+                              graded,
+                              graded,
+                              1,
+                              1 + small * normal(*random),
+                              small * normal(*random),
+                              uniform(*random) < 0.3 ? 0 : normal(*random),
+                              spread,
+                              i % 2 == 0 ? 1.0 : -1.0,
+                              0};
+    return numbers[kind];
+  };
+  const uint64_t of_d = (*random)() % 10, of_e = (*random)() % 9;
+  std::vector<double> d(size(k)), e(d);
+  double largest = 0;
+  for (int i = 0; i < k; ++i) {
+    d[size(i)] = number_of(of_d, i);
+    e[size(i)] = i + 1 < k ? std::abs(number_of(of_e, i)) : 0;
+    largest = std::max({largest, std::abs(d[size(i)]), e[size(i)]});
+  }
+  std::vector<L> d_scaled, e_scaled;
+  for (const double x : d) d_scaled.push_back(L(static_cast<T>(x / largest)));
+  for (const double x : e) e_scaled.push_back(L(static_cast<T>(x / largest)));
+  return {d_scaled, e_scaled, L(1), cuda::rotation_capacity(std::max(k, 33))};
+}
+
+template <class T>
+void test_random_form(int k, std::mt19937_64* random) {
+  Swept<T> form = random_form<T>(k, random);
+  int rounds = 0;
+  for (; form.state.high > 0 && rounds < 50; ++rounds) sweep_round<T>(scalar::OneThread(), &form);
+  EXPECT_LE(rounds, cuda::kRotationRounds / 2) << k;
+}
+
+TEST(TridiagonalQr, RandomFormsTakeHalfOfTheRoundsAtMost) {
+  std::mt19937_64 random(11);
+  for (int trial = 0; trial < (is_long_run() ? 400000 : 500); ++trial) {
+    const int k = 33 + static_cast<int>(random() % (trial % 4 == 0 ? 96 : 20));
+    test_random_form<double>(k, &random);
+    test_random_form<float>(k, &random);
+  }
+}
+
+TEST(TridiagonalQr, FourThreadsHaveTheBitsOfOne) {
+  std::mt19937_64 random(12);
+  for (int trial = 0; trial < 60; ++trial) {
+    Swept<double> one = random_form<double>(33 + trial, &random);
+    for (int round = 0; one.state.high > 0 && round < 12; ++round) {
+      Swept<double> four = one;
+      sweep_round<double>(scalar::OneThread(), &one);
+      sweep_round_of_four(&four, static_cast<uint64_t>(trial));
+      ASSERT_EQ(one.groups, four.groups) << trial;
+      const auto same = [](const auto& a, const auto& b) {
+        return std::memcmp(a.data(), b.data(), a.size() * sizeof(a[0])) == 0;
+      };
+      ASSERT_TRUE(same(one.d, four.d) && same(one.e, four.e) && same(one.rotations, four.rotations)) << trial;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace svdserve::numerics
