@@ -146,7 +146,7 @@ struct RowsOfBlock {
         first(static_cast<int>(blockIdx.x) % blocks(k) * kRows),
         count(min(kRows, k - first)),
         is_left(kSides == 2 && first_side + static_cast<int>(blockIdx.y) == 0),
-        side(memory.sides[kSides == 1 || is_left ? 0 : 1]),
+        side(is_left ? memory.sides[0] : memory.sides[kSides - 1]),
         in_memory(side.rows + matrix * k * k + first) {}
 
   const int64_t matrix;

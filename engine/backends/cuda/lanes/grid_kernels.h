@@ -1,4 +1,4 @@
-// BIDIAGONAL of matrices too large for one thread's registers: 4 to 64 threads have one in theirs.
+// BIDIAGONAL of matrices too large for one thread's registers: 4 to 256 threads have one in theirs.
 //
 //   grid_bidiagonalize_kernel   A -> q, e (Between)
 // finish_kernel.h has the rest. The recurrences of dqds cannot be shared by threads.
@@ -32,6 +32,8 @@ struct GridOfThreads {
     return columns;
   }
   static constexpr int kElsewhere = elsewhere();
+  // The smallest matrices have as much memory for vectors.
+  static_assert(kElsewhere * (K / R) * kThreads <= (K - grid_sizes(K)) * (K - grid_sizes(K)));
   using Threads = std::conditional_t<kIsBlock, SeveralWarps<T, kThreads, kMail>, WarpPart<kIsBlock ? 32 : kThreads>>;
 
   static __device__ __forceinline__ Threads threads() {
