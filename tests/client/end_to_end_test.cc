@@ -273,7 +273,11 @@ TEST(EndToEnd, ACapacityIsPlannedFromTheServersTimes) {
   const auto once = client.plan_capacity(batch, {}, {.requests_per_second = 10}, kCall);
   ASSERT_TRUE(once.ok()) << once.status().to_string();
   ASSERT_EQ(once->devices.size(), 1u);
-  EXPECT_GT(once->core_seconds, once->devices[0].request_seconds / 2);
+  // Alone or in a batch, and something for the transport. Which is faster depends on the machine.
+  const client::DeviceCost& cost = once->devices[0];
+  const double in_batch = 1000 * cost.batch_seconds / static_cast<double>(cost.batch_matrices);
+  const double least = cost.batch_matrices < 1000 ? in_batch : std::min(in_batch, cost.request_seconds);
+  EXPECT_GT(once->core_seconds, static_cast<double>(once->replica_cores) * least);
   EXPECT_GT(once->memory_bytes, once->max_inflight_bytes);
   const auto thousandfold = client.plan_capacity(batch, {}, {.requests_per_second = 10000}, kCall);
   ASSERT_TRUE(thousandfold.ok());
