@@ -25,6 +25,7 @@
 #include "tests/support/numerics/hermitian_samples.h"
 #include "tests/support/numerics/register_grid_on_fibers.h"
 #include "tests/support/numerics/square_factors.h"
+#include "tests/support/numerics/swept_form.h"
 #include "tests/support/numerics/vector_rows_on_fibers.h"
 
 namespace svdserve::numerics {
@@ -83,48 +84,8 @@ Reduced<E> reduce(const Matrix& a, uint64_t seed) {
   return t;
 }
 
-// A tridiagonal matrix that is swept, with the rotations of a round.
 template <class T>
-struct Swept {
-  using L = scalar::ScalarLane<T>;
-
-  Swept(std::vector<L> of_d, std::vector<L> of_e, L largest, int capacity)
-      : d(std::move(of_d)),
-        e(std::move(of_e)),
-        bound(L(FloatTraits<T>::kUnitRoundoff) * largest),
-        rotations(size(capacity)),
-        last(size(capacity)),
-        state{static_cast<int32_t>(d.size()) - 1, 0} {}
-  std::vector<L> d, e;
-  L bound;
-  std::vector<scalar::PlaneRotation<L>> rotations;
-  std::vector<int32_t> last;
-  scalar::SweepState state;
-  int groups = 0;
-};
-
-template <class T, class Threads>
-void sweep_round(const Threads& threads, Swept<T>* matrix) {
-  using L = scalar::ScalarLane<T>;
-  scalar::RotationWriter<L, false> to(
-      {nullptr, matrix->rotations.data(), matrix->last.data(), static_cast<int>(matrix->rotations.size())});
-  scalar::TridiagonalQr<L, Threads> sweeps(threads, {matrix->d.data(), matrix->e.data(), matrix->bound});
-  const scalar::SweepState state = sweeps.run(matrix->state, &to);
-  threads.sync();  // all have read matrix->state
-  matrix->state = state;
-  matrix->groups = to.groups();
-}
-
-// A round by four threads, in a random order. Each team of a warp has a copy of the matrix.
-template <class T>
-void sweep_round_of_four(Swept<T>* matrix, uint64_t seed) {
-  using Team = FiberTeam<scalar::RotationGroup::kSweeps>;
-  std::vector<Swept<T>> copies(32 / Team::count(), *matrix);
-  FiberBlock block(32, seed);
-  block.run(
-      [&](FiberBlock::Thread thread) { sweep_round<T>(Team(thread), &copies[size(thread.index() / Team::count())]); });
-  *matrix = copies[0];
-}
+using Form = scalar::TridiagonalForm<scalar::ScalarLane<T>>;
 
 // Ascending, with the vectors in their order.
 struct Eigen {
@@ -141,11 +102,11 @@ Eigen eigen_of(Reduced<E> t, int k, int capacity) {
   std::vector<L> e(size(k));
   const L largest = scalar::split_hermitian_phases(k, t.off_diagonal.data(), t.diagonal.data(), e.data());
   Rows<E> rows(k, t.reflectors, t.g, 1, t.off_diagonal);
-  Swept<T> swept(t.diagonal, std::move(e), largest, capacity);
+  Swept<Form<T>> swept(t.diagonal, std::move(e), largest, capacity);
   Eigen result{std::vector<double>(size(k)), {k, k, std::vector<Wide>(size(k * k))}};
   for (; result.rounds < 50 && swept.state.high > 0; ++result.rounds) {
-    sweep_round<T>(scalar::OneThread(), &swept);
-    rows.rotate(swept.rotations, swept.last, swept.groups);
+    sweep_round(scalar::OneThread(), &swept);
+    rows.rotate(swept.right, swept.last, swept.groups);
   }
   EXPECT_EQ(swept.state.high, 0);
   for (int i = 0; i < k; ++i) {
@@ -226,8 +187,8 @@ void expect_cluster_to_stay(int k) {
   using L = scalar::ScalarLane<T>;
   std::vector<L> d(size(k), L(1)), e(size(k), L(T(5e-7)));
   e.back() = L(0);
-  Swept<T> form(d, e, L(1), 8 * k * k);
-  sweep_round<T>(scalar::OneThread(), &form);
+  Swept<Form<T>> form(d, e, L(1), 8 * k * k);
+  sweep_round(scalar::OneThread(), &form);
   ASSERT_EQ(form.state.high, 0);
   const double bound = 1e-6 + (k + 16) * static_cast<double>(FloatTraits<T>::kUnitRoundoff);
   for (const L& x : form.d) EXPECT_NEAR(static_cast<double>(x.v), 1, bound) << k;
@@ -240,72 +201,21 @@ TEST(TridiagonalQr, EigenvaluesOfAClusterDoNotDrift) {
   }
 }
 
-// A random, graded or clustered form, scaled as the grid scales matrices.
-template <class T>
-Swept<T> random_form(int k, std::mt19937_64* random) {
-  using L = scalar::ScalarLane<T>;
-  std::uniform_real_distribution<double> uniform(0, 1);
-  std::normal_distribution<double> normal;
-  const double ratio = uniform(*random), small = std::pow(10, -12 * uniform(*random));
-  const auto number_of = [&](uint64_t kind, int i) {
-    const double graded = std::pow(ratio, kind == 1 ? i : k - i), spread = std::pow(10, -16 * uniform(*random));
-    const double numbers[] = {normal(*random),
-                              graded,
-                              graded,
-                              1,
-                              1 + small * normal(*random),
-                              small * normal(*random),
-                              uniform(*random) < 0.3 ? 0 : normal(*random),
-                              spread,
-                              i % 2 == 0 ? 1.0 : -1.0,
-                              0};
-    return numbers[kind];
-  };
-  const uint64_t of_d = (*random)() % 10, of_e = (*random)() % 9;
-  std::vector<double> d(size(k)), e(d);
-  double largest = 0;
-  for (int i = 0; i < k; ++i) {
-    d[size(i)] = number_of(of_d, i);
-    e[size(i)] = i + 1 < k ? std::abs(number_of(of_e, i)) : 0;
-    largest = std::max({largest, std::abs(d[size(i)]), e[size(i)]});
-  }
-  std::vector<L> d_scaled, e_scaled;
-  for (const double x : d) d_scaled.push_back(L(static_cast<T>(x / largest)));
-  for (const double x : e) e_scaled.push_back(L(static_cast<T>(x / largest)));
-  return {d_scaled, e_scaled, L(1), cuda::rotation_capacity(std::max(k, 33))};
-}
-
-template <class T>
-void test_random_form(int k, std::mt19937_64* random) {
-  Swept<T> form = random_form<T>(k, random);
-  int rounds = 0;
-  for (; form.state.high > 0 && rounds < 50; ++rounds) sweep_round<T>(scalar::OneThread(), &form);
-  EXPECT_LE(rounds, cuda::kRotationRounds / 2) << k;
-}
-
 TEST(TridiagonalQr, RandomFormsTakeHalfOfTheRoundsAtMost) {
   std::mt19937_64 random(11);
   for (int trial = 0; trial < (is_long_run() ? 400000 : 500); ++trial) {
     const int k = 33 + static_cast<int>(random() % (trial % 4 == 0 ? 96 : 20));
-    test_random_form<double>(k, &random);
-    test_random_form<float>(k, &random);
+    expect_few_rounds(random_form<Form<double>>(k, &random));
+    expect_few_rounds(random_form<Form<float>>(k, &random));
   }
 }
 
-TEST(TridiagonalQr, FourThreadsHaveTheBitsOfOne) {
+TEST(TridiagonalQr, FourThreadsMakeTheBitsOfOne) {
   std::mt19937_64 random(12);
-  for (int trial = 0; trial < 60; ++trial) {
-    Swept<double> one = random_form<double>(33 + trial, &random);
-    for (int round = 0; one.state.high > 0 && round < 12; ++round) {
-      Swept<double> four = one;
-      sweep_round<double>(scalar::OneThread(), &one);
-      sweep_round_of_four(&four, static_cast<uint64_t>(trial));
-      ASSERT_EQ(one.groups, four.groups) << trial;
-      const auto same = [](const auto& a, const auto& b) {
-        return std::memcmp(a.data(), b.data(), a.size() * sizeof(a[0])) == 0;
-      };
-      ASSERT_TRUE(same(one.d, four.d) && same(one.e, four.e) && same(one.rotations, four.rotations)) << trial;
-    }
+  for (int trial = 0; trial < (is_long_run() ? 400 : 20); ++trial) {
+    const int k = trial % 4 == 0 ? 2 + trial : 33 + static_cast<int>(random() % 20);
+    expect_same_bits_of_four(random_form<Form<double>>(k, &random), random());
+    expect_same_bits_of_four(random_form<Form<float>>(k, &random), random());
   }
 }
 

@@ -32,6 +32,9 @@ struct GridOfThreads {
     return columns;
   }
   static constexpr int kElsewhere = elsewhere();
+  // The planner knows, too.
+  static constexpr DType kType = E::kComplex && sizeof(T) == 8 ? DType::kC128 : DType::kF64;
+  static_assert((kElsewhere == 0) == (K <= largest_in_registers(kType)));
   // The smallest matrices have as much memory for vectors.
   static_assert(kElsewhere * (K / R) * kThreads <= (K - grid_sizes(K)) * (K - grid_sizes(K)));
   using Threads = std::conditional_t<kIsBlock, SeveralWarps<T, kThreads, kMail>, WarpPart<kIsBlock ? 32 : kThreads>>;
