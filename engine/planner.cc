@@ -30,13 +30,14 @@ bool is_open(const Options& options) {
 
 // AUTO: BIDIAGONAL is the fastest within the bound for values alone. Beyond the k of equal bits it is so for vectors, too.
 // Hermitian matrices have TRIDIAGONAL there, and where they are small. All others, and those that are too large on a GPU,
-// are JACOBI's. So is a tolerance, or a limit of sweeps.
+// are JACOBI's. So are a tolerance, a limit of sweeps, and m != n where no thread block has room for the QR.
 Method resolve(const Options& options, bool vectors, const Problem& problem) {
   if (options.method != Method::kAuto) return options.method;
   const int64_t k = values_per_matrix(problem);
   const bool hermitian = options.decomposition == Decomposition::kHermitian;
   const int64_t least = vectors || hermitian ? kLargestReproducible + 1 : 1;
-  const int64_t largest = is_open(options) ? kLargestReducedOnGpu : kLargestReproducible;
+  const int64_t on_gpu = problem.rows == problem.cols ? kLargestInMemory : kLargestInGrid;
+  const int64_t largest = is_open(options) ? on_gpu : kLargestReproducible;
   const bool is_small = hermitian && is_open(options) && k <= kLargestTridiagonal;
   if (!is_small && (k < least || k > largest)) return Method::kJacobi;
   return hermitian ? Method::kTridiagonal : Method::kBidiagonal;

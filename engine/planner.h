@@ -22,10 +22,11 @@ struct ShapeLimits {
 inline constexpr ShapeLimits kShapeLimits{512, 16384};
 // Largest min(m, n) of BIDIAGONAL and BISECTION by name, and of the kernels whose bits are the same on CPU and GPU.
 inline constexpr int64_t kLargestReproducible = 32;
-// On a GPU AUTO is BIDIAGONAL up to this k, with vectors from k = 33 on. The registers of eight warps hold a matrix, but for
-// c128 beyond the second limit. There values alone go the way of vectors.
-inline constexpr int64_t kLargestReducedOnGpu = 128;
-constexpr int64_t largest_in_registers(DType dtype) { return dtype == DType::kC128 ? 96 : kLargestReducedOnGpu; }
+// On a GPU AUTO is BIDIAGONAL up to the first k, where m = n up to the second, with vectors from k = 33 on. The registers of
+// eight warps hold a matrix of kLargestInGrid columns, c128 with some of them in memory beyond the third. Beyond what they
+// hold, values alone go the way of vectors.
+inline constexpr int64_t kLargestInGrid = 128, kLargestInMemory = 256;
+constexpr int64_t largest_in_registers(DType dtype) { return dtype == DType::kC128 ? 96 : kLargestInGrid; }
 
 // The largest k of kernels that keep arrays of k numbers: of a method's that have a matrix in each lane, and of a GPU's
 // thread blocks.

@@ -85,9 +85,10 @@ inline constexpr bool kSkipUnchangedPairs = true;
 // Vectors by bidiagonalization or tridiagonalization: about so many bytes of workspace for the matrices that are decomposed at once. Room for
 // rotations in a round, about half of what a random matrix takes, and the rounds after which a matrix is given up. From so
 // many matrices on a thread sweeps one by itself; threads of a block then, few where all are at work at once.
-inline constexpr int64_t kByRowsBytes = int64_t{2} << 30;
-constexpr int rotation_capacity(int k) { return k * k / 2 + 16 * k; }
-inline constexpr int kRotationRounds = 12;
+constexpr int64_t by_rows_bytes(int k) { return int64_t{k <= 128 ? 2 : 4} << 30; }
+constexpr bool are_rows_in_shared(int k) { return k <= 128; }
+constexpr int rotation_capacity(int k) { return (are_rows_in_shared(k) ? k * k / 2 : k * k / 8) + 16 * k; }
+constexpr int rotation_rounds(int k) { return are_rows_in_shared(k) ? 12 : 48; }
 inline constexpr int64_t kSweptAlone = 2048;
 constexpr int sweep_block(int64_t count) { return count < 16384 ? 8 : 32; }
 // Rows: threads of a block, and the blocks that should share a multiprocessor, which decides the registers of a thread. Bytes
@@ -95,6 +96,20 @@ constexpr int sweep_block(int64_t count) { return count < 16384 ? 8 : 32; }
 inline constexpr int kRowBlock = 32, kRotateBlocks = 8, kReflectBlock = 128;
 constexpr int reflect_bytes(int element_bytes) { return element_bytes == 4 ? 64 : 128; }
 constexpr int reflect_blocks(bool complex, int element_bytes) { return element_bytes == 4 ? 5 : complex ? 4 : 3; }
+// Rows in memory, which rotations reach as products of windows (by_rows/window_kernels.h): numbers of a product, and the most
+// products of a round. A run with 32 sweeps over l columns has 32 (l + 8) rotations or more, and (l + 63) / 32 windows. So
+// that is one for 576 rotations, since l >= 64. Columns that are done within a run add k / 32 at most, and so does the last
+// run, which may be shorter.
+inline constexpr int kWindowElements = 64 * 64;
+constexpr int most_windows(int k) { return are_rows_in_shared(k) ? 0 : rotation_capacity(k) / 576 + k / 16 + 5; }
+// Blocks of a matrix and side that make them. Threads of a block that multiplies, and its real rows.
+inline constexpr int kGatherBlocks = 8;
+inline constexpr int kWindowBlock = 256, kWindowRows = kWindowBlock / 32 * 16;
+constexpr int window_strips(int k, int components) { return (k * components + kWindowRows - 1) / kWindowRows; }
+// Sweeps that are made at once. More of them take fewer steps and more rotations.
+inline constexpr int kSweepsAtOnce = 8;
+// Matrices that no registers hold are reduced in memory: warps of a block.
+constexpr int reduction_warps(int element_bytes) { return element_bytes < 16 ? 16 : 12; }
 
 // Threads of a block of the kernels of MIMO answers.
 inline constexpr int kAnswerBlock = 128;

@@ -8,6 +8,7 @@
 # Parts that run by name alone:
 #   few                         U, S and V of few matrices, by AUTO and JACOBI: by themselves and six batches at once
 #   eigh                        eigenvectors through the service, by AUTO and JACOBI, of one caller and of 16
+#   midsize                     singular values of 256x256 and 512x512 through the service, likewise
 #   connections                 16 to 128 of them beside the echo
 #   windows                     --call-window-bytes
 #   narrow                      operands of 16-bit numbers beside f32 and c64
@@ -90,16 +91,18 @@ service() {
   stop
 }
 
-# Eigenvectors through a server with default flags, by one caller and by 16, AUTO and JACOBI in turns.
-eigh() {
-  local round shape callers method duration=2s warmup=1s
+# by_methods PROBLEM DTYPE ROUNDS SHAPE..: through a server with default flags, by one caller and by 16, AUTO and JACOBI in
+# turns.
+by_methods() {
+  local problem=$1 dtype=$2 rounds=$3 round shape callers method duration=2s warmup=1s
+  shift 3
   start svdserve --metrics-listen=
-  for round in 1 2; do
-    for shape in 64x64 128x128; do
+  for round in $(seq "$rounds"); do
+    for shape; do
       for callers in 1 16; do
         for method in auto jacobi; do
-          bench "eigh $shape f64, $method, $callers callers, round $round" --problem eigh --method "$method" \
-            --shape "$shape" --dtype f64 --request-bytes 16777216 --concurrency "$callers" --connections "$callers"
+          bench "$problem $shape $dtype, $method, $callers callers, round $round" --problem "$problem" --method "$method" \
+            --shape "$shape" --dtype "$dtype" --request-bytes 16777216 --concurrency "$callers" --connections "$callers"
         done
       done
     done
@@ -393,7 +396,8 @@ soak() {
       host) "$bin/device_host_bench" ;;
       service) service ;;
       few) "$bin/device_vectors_bench" 64x64,128x128 few ;;
-      eigh) eigh ;;
+      eigh) by_methods eigh f64 2 64x64 128x128 ;;
+      midsize) by_methods svd f64 2 256x256 512x512 ;;
       connections) connections ;;
       windows) windows ;;
       narrow) narrow ;;

@@ -18,6 +18,7 @@
 #include "engine/algorithms/lanes/golub_kahan.h"
 #include "engine/algorithms/lanes/matrix_values.h"
 #include "engine/policies/cuda_tuning.h"
+#include "tests/support/numerics/bidiagonal_on_fibers.h"
 #include "tests/support/numerics/contract.h"
 #include "tests/support/numerics/dead_lines.h"
 #include "tests/support/numerics/effort.h"
@@ -33,47 +34,6 @@
 namespace svdserve::numerics {
 namespace {
 
-// Q^H A P = B as the grid gives it.
-template <class E>
-struct Reduced {
-  using L = typename E::Lane;
-
-  explicit Reduced(int k)
-      : pitch(scalar::padded_row(k)),
-        left(size(k * pitch), scalar::zero_element<E>()),
-        right(left),
-        g_left(size(k), L(0)),
-        g_right(g_left),
-        diagonal(size(k), scalar::zero_element<E>()),
-        superdiagonal(diagonal) {}
-  int pitch;
-  std::vector<E> left, right;  // h_j from j * pitch on
-  std::vector<L> g_left, g_right;
-  std::vector<E> diagonal, superdiagonal;
-  L exponent{0};
-  bool finite = false;
-};
-
-template <class E>
-struct ToReduced {
-  using L = typename E::Lane;
-  static constexpr bool kWanted = true;
-  Reduced<E>* to;
-  void left(int j, int i, const E& h) const { put(&to->left, j, i, h); }
-  void right(int j, int i, const E& h) const { put(&to->right, j, i, h); }
-  void left_end(int j, L g, const E& b) const {
-    to->g_left[size(j)] = g;
-    to->diagonal[size(j)] = b;
-  }
-  void right_end(int j, L g, const E& b) const {
-    to->g_right[size(j)] = g;
-    to->superdiagonal[size(j)] = b;
-  }
-  void put(std::vector<E>* h, int j, int i, const E& x) const {
-    if (i < to->pitch) (*h)[size(j * to->pitch + i)] = x;
-  }
-};
-
 template <class E, int K, int R, int C>
 Reduced<E> reduce(const Matrix& a, uint64_t seed) {
   using L = typename E::Lane;
@@ -87,57 +47,6 @@ Reduced<E> reduce(const Matrix& a, uint64_t seed) {
         x, [](int, L) {}, [](int, L) {}, ToReduced<E>{&b});
   });
   return b;
-}
-
-template <class T>
-using Form = scalar::BidiagonalForm<scalar::ScalarLane<T>>;
-
-// capacity: room for rotations. rounds: how often it was filled.
-template <class E>
-Factors vectors_of(Reduced<E> b, DType dtype, int k, int capacity, int* rounds) {
-  using L = typename E::Lane;
-  using T = typename E::Scalar;
-  std::vector<L> d(size(k)), e(d);
-  const L largest = scalar::split_phases(k, b.diagonal.data(), b.superdiagonal.data(), d.data(), e.data());
-  Rows<E> x(k, b.left, b.g_left, 0, b.diagonal), y(k, b.right, b.g_right, 1, b.superdiagonal);
-  Factors f{Matrix(dtype, k, k), Matrix(dtype, k, k), std::vector<double>(size(k)), MatrixStatus::kNotConverged};
-  Swept<Form<T>> swept(std::move(d), std::move(e), largest, capacity);
-  for (*rounds = 0; *rounds < 50 && swept.state.high > 0; ++*rounds) {
-    sweep_round(scalar::OneThread(), &swept);
-    x.rotate(swept.left, swept.last, swept.groups);
-    y.rotate(swept.right, swept.last, swept.groups);
-  }
-  const int high = swept.state.high;
-  d = swept.d;
-  for (int i = 0; i < k; ++i) {
-    const int place = scalar::place_of(k, i, d.data());
-    for (int r = 0; r < k; ++r) {
-      f.u.at(r, place) = number(x.x[size(r * x.pitch + i)]) * (d[size(i)].v < 0 ? -1.0 : 1.0);
-      f.v.at(r, place) = number(y.x[size(r * y.pitch + i)]);
-    }
-  }
-  for (L& s : d) s = abs(s);
-  const auto exponent = [&](int) { return b.exponent; };
-  const L status = scalar::finish_values(scalar::RuntimeSize{k}, exponent, scalar::ScalarMask{b.finite},
-                                         scalar::ScalarMask{high != 0}, d.data());
-  f.status = static_cast<MatrixStatus>(static_cast<int>(status.v));
-  for (int i = 0; i < k; ++i) f.s[size(i)] = d[size(i)].v;
-  return f;
-}
-
-void expect_contract(const Matrix& a, const Factors& f, const std::string& where) {
-  const int64_t k = a.cols;
-  const RealType real = real_type(a.dtype);
-  const Plan plan = plan_of({k, k, a.dtype, Order::kRowMajor}, {.vectors = Vectors::kThin});
-  EXPECT_EQ(check(plan, f.s, f.status, reference_singular_values(a)).failure, "") << where;
-  const auto units = static_cast<long double>(k) * real.unit_roundoff;
-  EXPECT_LE(orthogonality(f.u) / units, 4) << where;  // 10 are promised
-  EXPECT_LE(orthogonality(f.v) / units, 4) << where;
-  double largest = 0;
-  for (const auto& z : a.elements) largest = std::max({largest, std::abs(z.real()), std::abs(z.imag())});
-  // Values that overflow, or that denormals round, make no residual.
-  if (f.status != MatrixStatus::kOk || largest < real.smallest_normal / real.unit_roundoff) return;
-  EXPECT_LE(residual(a, f) / units, 10) << where;
 }
 
 template <class S>
@@ -224,7 +133,7 @@ void test_hard_forms(int k) {
     b.finite = true;
     int rounds = 0;
     const Factors f = vectors_of(b, a.dtype, k, cuda::rotation_capacity(std::max(k, 33)), &rounds);
-    EXPECT_LE(rounds, cuda::kRotationRounds / 2) << form.name << " k = " << k;
+    EXPECT_LE(rounds, cuda::rotation_rounds(k) / 2) << form.name << " k = " << k;
     expect_contract(a, f, form.name);
   }
 }
@@ -269,8 +178,8 @@ TEST(GolubKahan, FourThreadsMakeTheBitsOfOne) {
   std::mt19937_64 random(7);
   for (int trial = 0; trial < (is_long_run() ? 400 : 20); ++trial) {
     const int k = trial % 4 == 0 ? 2 + trial : 33 + static_cast<int>(random() % 20);
-    expect_same_bits_of_four(random_form<Form<double>>(k, &random), random());
-    expect_same_bits_of_four(random_form<Form<float>>(k, &random), random());
+    expect_same_bits_of_threads(random_form<Form<double>>(k, &random), random());
+    expect_same_bits_of_threads(random_form<Form<float>>(k, &random), random());
   }
 }
 

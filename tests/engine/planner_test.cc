@@ -63,15 +63,13 @@ TEST(Planner, KeepsTheProblemAndIsAFunctionOfTheRequest) {
   EXPECT_EQ(planned(problem, options), planned(problem, options));
 }
 
-TEST(Planner, AutoIsBidiagonalOnACpuAndBeyondItsLimitJacobiOnAGpu) {
+TEST(Planner, AutoIsBidiagonalOnACpuAndBeyondItsLimitsJacobiOnAGpu) {
   for (const DType dtype : kDTypes) {
     for (int64_t k = 1; k <= kShapeLimits.max_values; ++k) {
-      const Method method = k <= 128 ? Method::kBidiagonal : Method::kJacobi;
-      for (const Problem& problem :
-           {Problem{k, k, dtype, Order::kRowMajor}, Problem{k, 16384, dtype, Order::kRowMajor}}) {
-        EXPECT_EQ(planned(problem, {}).method, method);
-        EXPECT_EQ(planned(problem, {}).host_method, Method::kBidiagonal);
-      }
+      const Problem square{k, k, dtype, Order::kRowMajor}, wide{k, 16384, dtype, Order::kRowMajor};
+      EXPECT_EQ(planned(square, {}).method, k <= 256 ? Method::kBidiagonal : Method::kJacobi);
+      EXPECT_EQ(planned(wide, {}).method, k <= 128 ? Method::kBidiagonal : Method::kJacobi);
+      for (const Problem& problem : {square, wide}) EXPECT_EQ(planned(problem, {}).host_method, Method::kBidiagonal);
     }
   }
 }
@@ -82,10 +80,11 @@ TEST(Planner, BothMethodsDifferOnlyBeyondTheLimitOfEqualBits) {
     EXPECT_EQ(plan.method, on_gpu) << k;
     return plan.host_method;
   };
-  const int64_t last = kLargestReproducible, next = last + 1, beyond = kLargestReducedOnGpu + 1;
+  const int64_t last = kLargestReproducible, next = last + 1;
   EXPECT_EQ(host_method(last, {.vectors = Vectors::kThin}), Method::kJacobi);
   EXPECT_EQ(host_method(next, {.vectors = Vectors::kThin}, Method::kBidiagonal), Method::kBidiagonal);
-  EXPECT_EQ(host_method(beyond, {.vectors = Vectors::kThin}), Method::kBidiagonal);
+  EXPECT_EQ(host_method(kLargestInGrid + 1, {.vectors = Vectors::kThin}, Method::kBidiagonal), Method::kBidiagonal);
+  EXPECT_EQ(host_method(kLargestInMemory + 1, {.vectors = Vectors::kThin}), Method::kBidiagonal);
   // Asked for by name, or by an option of its own.
   EXPECT_EQ(host_method(next, {.method = Method::kJacobi}), Method::kJacobi);
   EXPECT_EQ(host_method(next, {.tolerance = 1e-6}), Method::kJacobi);
@@ -99,16 +98,15 @@ TEST(Planner, BothMethodsDifferOnlyBeyondTheLimitOfEqualBits) {
 
 TEST(Planner, VectorsAndWhatRegistersDoNotHoldGoByRowsOnAGpu) {
   for (const DType dtype : kDTypes) {
-    for (const int64_t k : {32, 33, 96, 97, 128, 129}) {
+    for (const int64_t k : {32, 33, 96, 97, 128, 129, 256}) {
       const Problem problem{k, k, dtype, Order::kRowMajor};
-      const bool reduced = k > 32 && k <= 128;
-      EXPECT_EQ(is_by_rows(planned(problem, {.vectors = Vectors::kThin})), reduced);
-      EXPECT_EQ(is_by_rows(planned(problem, {})), reduced && k > 96 && dtype == DType::kC128);
+      EXPECT_EQ(is_by_rows(planned(problem, {.vectors = Vectors::kThin})), k > 32);
+      EXPECT_EQ(is_by_rows(planned(problem, {})), k > (dtype == DType::kC128 ? 96 : 128));
       EXPECT_FALSE(is_by_rows(planned(problem, {.method = Method::kJacobi, .vectors = Vectors::kThin})));
       if (k > kLargestHermitian) continue;
       for (const Vectors vectors : {Vectors::kNone, Vectors::kThin}) {
         const Options hermitian{.decomposition = Decomposition::kHermitian, .vectors = vectors};
-        EXPECT_EQ(is_by_rows(planned(problem, hermitian)), reduced);
+        EXPECT_EQ(is_by_rows(planned(problem, hermitian)), k > 32);
       }
     }
   }
@@ -158,10 +156,10 @@ TEST(Planner, TilesHaveAsManyRowsAsColumns) {
 
 TEST(Planner, SideBySideOnAGpuIsWhatNoThreadBlockTakesOrTakesLonger) {
   const auto is_so = [](int64_t rows, int64_t cols, DType dtype, Vectors vectors) {
-    const Method method = vectors == Vectors::kNone ? Method::kAuto : Method::kJacobi;
     const Problem problem{rows, cols, dtype, Order::kRowMajor};
-    EXPECT_FALSE(is_side_by_side(planned(problem, {.vectors = vectors})) && values_per_matrix(problem) <= 128);
-    return is_side_by_side(planned(problem, {.method = method, .vectors = vectors}));
+    const bool by_auto = is_side_by_side(planned(problem, {.vectors = vectors}));
+    EXPECT_EQ(by_auto, rows != cols && values_per_matrix(problem) > 128);
+    return is_side_by_side(planned(problem, {.method = Method::kJacobi, .vectors = vectors}));
   };
   for (const DType dtype : kDTypes) {
     const int64_t largest = dtype == DType::kC128 ? 64 : 128;
@@ -171,9 +169,9 @@ TEST(Planner, SideBySideOnAGpuIsWhatNoThreadBlockTakesOrTakesLonger) {
       EXPECT_TRUE(is_so(129, 400, dtype, vectors));
     }
     EXPECT_TRUE(is_so(largest + 1, largest + 1, dtype, Vectors::kThin));
-    EXPECT_FALSE(is_so(96, 97, dtype, Vectors::kNone));
+    EXPECT_EQ(is_so(96, 97, dtype, Vectors::kNone), dtype == DType::kC128);
     EXPECT_EQ(is_so(128, 128, dtype, Vectors::kThin), dtype == DType::kF64 || dtype == DType::kC128);
-    EXPECT_FALSE(is_so(128, 128, dtype, Vectors::kNone));
+    EXPECT_EQ(is_so(128, 128, dtype, Vectors::kNone), dtype == DType::kC128);
   }
   for (const auto& [k, expected] :
        {std::pair{80, false}, {81, true}, {96, true}, {97, false}, {112, false}, {113, true}}) {

@@ -214,8 +214,8 @@ TEST(TridiagonalQr, FourThreadsMakeTheBitsOfOne) {
   std::mt19937_64 random(12);
   for (int trial = 0; trial < (is_long_run() ? 400 : 20); ++trial) {
     const int k = trial % 4 == 0 ? 2 + trial : 33 + static_cast<int>(random() % 20);
-    expect_same_bits_of_four(random_form<Form<double>>(k, &random), random());
-    expect_same_bits_of_four(random_form<Form<float>>(k, &random), random());
+    expect_same_bits_of_threads(random_form<Form<double>>(k, &random), random());
+    expect_same_bits_of_threads(random_form<Form<float>>(k, &random), random());
   }
 }
 

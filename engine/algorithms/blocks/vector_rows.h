@@ -79,12 +79,7 @@ class ReflectedRow {
     // The next reflector is read while one is applied.
     Reflector even, odd;
     get(0, &even);
-    SVD_LOOP for (int j = 0; j < n; j += 2) {
-      get(j + 1, &odd);
-      apply(even);
-      get(j + 2, &even);
-      apply(odd);
-    }
+    apply_all<0>(0, n, first, get, &even, &odd);
   }
 
   // f(i, x) for each element of the thread, i beyond k - 1, too.
@@ -103,10 +98,25 @@ class ReflectedRow {
 
   SVD_HD int place(int c) const { return kRowStep * (threads_.index() + threads_.count() * c); }
 
+  // Reflectors from j on. The elements with c < kFirst are done: all that is left of h is zero there.
+  template <int kFirst, class Get>
+  SVD_HD void apply_all(int j, int n, int first, Get get, Reflector* even, Reflector* odd) {
+    if constexpr (kFirst < kSteps) {
+      SVD_LOOP for (; j < n && first + j < kRowStep * Threads::count() * (kFirst + 1); j += 2) {
+        get(j + 1, odd);
+        apply<kFirst>(*even);
+        get(j + 2, even);
+        apply<kFirst>(*odd);
+      }
+      apply_all<kFirst + 1>(j, n, first, get, even, odd);
+    }
+  }
+
+  template <int kFirst>
   SVD_HD void apply(const Reflector& by) {
     Row sums[kRowStep];
     SVD_UNROLL for (int p = 0; p < kRowStep; ++p) sums[p] = zero_element<Row>();
-    SVD_UNROLL for (int c = 0; c < kSteps; ++c) {
+    SVD_UNROLL for (int c = kFirst; c < kSteps; ++c) {
       SVD_UNROLL for (int p = 0; p < kRowStep; ++p) sums[p] = add_reflected(sums[p], by.h[c][p], x_[c][p]);
     }
     Row w = (sums[0] + sums[2]) + (sums[1] + sums[3]);
@@ -114,7 +124,7 @@ class ReflectedRow {
       w = w + Row{L(threads_.exchanged(w.re.v, d)), L(threads_.exchanged(w.im.v, d))};
     }
     w = scaled(w, by.g);
-    SVD_UNROLL for (int c = 0; c < kSteps; ++c) {
+    SVD_UNROLL for (int c = kFirst; c < kSteps; ++c) {
       SVD_UNROLL for (int p = 0; p < kRowStep; ++p) x_[c][p] = subtract_reflected(x_[c][p], by.h[c][p], w);
     }
   }

@@ -3,9 +3,10 @@
 // Four sweeps make a group (lanes/rotation_groups.h). Each may follow three rows behind the one before, and ends where that
 // has left a zero beside the diagonal. So it is the sweep that would come next, but all shifts of a group are known before
 // it. They are eigenvalues of the last eight rows and columns. Those of the last two pairs of rows are the start. Two steps
-// of Laguerre's method on the polynomial of all eight improve them.
+// of Laguerre's method on the polynomial of all eight improve them. Two groups or more may be made at once like one. Then
+// shifts come from twice as many rows as there are sweeps, by three steps.
 //
-// In single precision no shift of a group is known before. Each sweep has Wilkinson's, of what the one before has left.
+// In single precision no shift of one group is known before. Each sweep has Wilkinson's, of what the one before has left.
 //
 // Some rows let no shift pass. A sweep over such rows has none. Shifts that are known before would undo what it does. So
 // the sweeps of such a group are made one after the other, each with the shift that it finds, which is Wilkinson's or
@@ -13,8 +14,7 @@
 //
 // `high` only falls, so a group needs the columns up to that at its beginning.
 //
-// Threads: core/team.h, RotationGroup::kSweeps of them, or one, which makes the sweeps of a group in turn. The bits are the
-// same.
+// Threads: core/team.h, as many as sweeps are made at once, or one, which makes them in turn. The bits are the same.
 //
 // Form: of T, or of B, for which T = B^T B. All threads have its numbers. A copyable class with
 //   Lane, Writer                       real numbers, and a RotationWriter of them
@@ -85,7 +85,8 @@ struct LastRows {
   int first, last, low;
 };
 
-template <class Form, class Threads>
+// kAtOnce: sweeps that are made at once where their shifts are known before, those of a group or of several.
+template <class Form, class Threads, int kAtOnce = Threads::count() == 1 ? RotationGroup::kSweeps : Threads::count()>
 class GroupedSweeps {
  public:
   using L = typename Form::Lane;
@@ -98,8 +99,9 @@ class GroupedSweeps {
   SVD_HD SweepState run(SweepState state, Writer* to) {
     int high = deflated(state.high), in_vain = state.in_vain;
     Block block = block_above(high);
-    while (high > 0 && to->begin(high)) {
+    while (high > 0) {
       const bool ahead = kShiftsAhead && in_vain < kMostInVain && block.zeros == 0;
+      if (!to->begin(high, ahead ? kGroups : 1)) break;
       Block left{0, 0, 0};
       if constexpr (Threads::count() == 1) {
         left = ahead ? sweep_in_turn(block, to) : sweep_by_turn(block, to);
@@ -111,7 +113,7 @@ class GroupedSweeps {
         threads_.sync();
       }
       // Sweeps of several blocks: that of the last is not the uppermost.
-      if (ahead && sweeps_of(block) < RotationGroup::kSweeps) left = {0, 0, 0};
+      if (ahead && sweeps_of(block) < kAtOnce) left = {0, 0, 0};
       const int end = deflated(high);
       in_vain = end < high ? 0 : in_vain + 1;
       high = end;
@@ -121,9 +123,10 @@ class GroupedSweeps {
   }
 
  private:
-  static_assert(Threads::count() == 1 || Threads::count() == RotationGroup::kSweeps);
-  static constexpr int kShiftRows = 8, kShiftSteps = 2, kMostInVain = 2;
-  static constexpr bool kShiftsAhead = knows_shifts_ahead<T>();
+  static_assert(Threads::count() == 1 || Threads::count() == kAtOnce);
+  static constexpr int kGroups = kAtOnce / RotationGroup::kSweeps;
+  static constexpr int kShiftRows = 2 * kAtOnce, kShiftSteps = kGroups == 1 ? 2 : 3, kMostInVain = 2;
+  static constexpr bool kShiftsAhead = knows_shifts_ahead<T>() || kGroups > 1;
   // So far a sweep is behind the one before: that has written all that it reads.
   static constexpr int kRowsBehind = 3;
 
@@ -146,12 +149,12 @@ class GroupedSweeps {
     return block_above(high);
   }
 
-  // The sweeps of a group that a block takes. Small ones leave some to the blocks above them.
+  // The sweeps made at once that a block takes. Small ones leave some to the blocks above them.
   static SVD_HD int sweeps_of(const Block& block) {
     const int most = block.high - block.low;
-    return most < RotationGroup::kSweeps ? most : RotationGroup::kSweeps;
+    return most < kAtOnce ? most : kAtOnce;
   }
-  // The work of a sweep of a group: the block that it has, if any, and its number among the sweeps of that. `last`: the
+  // The work of a sweep: the block that it has, if any, and its number among the sweeps of that. `last`: the
   // last block.
   struct Task {
     Block block;
@@ -241,18 +244,18 @@ class GroupedSweeps {
     return sweep->left();
   }
 
-  // A group by one thread, with the shifts that are known before. Returns what the last sweep has left.
+  // Sweeps at once by one thread, with the shifts that are known before. Returns what the last sweep has left.
   SVD_HD Block sweep_in_turn(const Block& last, Writer* to) {
-    Task tasks[RotationGroup::kSweeps];
-    L shifts[RotationGroup::kSweeps];
-    const bool alone = sweeps_of(last) == RotationGroup::kSweeps;
+    Task tasks[kAtOnce];
+    L shifts[kAtOnce];
+    const bool alone = sweeps_of(last) == kAtOnce;
     if (alone) find_shifts(last, 0, kShiftSteps, shifts);
-    SVD_LOOP for (int number = 0; number < RotationGroup::kSweeps; ++number) {
+    SVD_LOOP for (int number = 0; number < kAtOnce; ++number) {
       tasks[number] = task_of(number, last);
       if (!alone) shifts[number] = shift(tasks[number]);
     }
     Block left = last;
-    SVD_LOOP for (int number = 0; number < RotationGroup::kSweeps; ++number) {
+    SVD_LOOP for (int number = 0; number < kAtOnce; ++number) {
       Sweep sweep(form_, tasks[number].block, tasks[number].end(), shifts[number], number, to);
       left = swept(&sweep);
     }
@@ -271,9 +274,9 @@ class GroupedSweeps {
     return left;
   }
 
-  // A group by as many threads as it has sweeps.
+  // By as many threads as there are sweeps.
   SVD_HD Block sweep_at_once(const Block& last, Writer* to) {
-    constexpr int kLast = RotationGroup::kSweeps - 1;
+    constexpr int kLast = kAtOnce - 1;
     const int number = threads_.index();
     const Task task = task_of(number, last);
     Sweep sweep(form_, task.block, task.end(), shift(task), number, to);

@@ -68,13 +68,14 @@ class RotationWriter {
  public:
   explicit SVD_HD RotationWriter(const RotationGroups<L>& to) : to_(to) {}
 
-  // Begins a group over the columns 0 .. last. False: there is no room.
-  SVD_HD bool begin(int last) {
-    const int first = first_ + steps_ * RotationGroup::kSweeps;
-    if (first + RotationGroup::rotations(last) > to_.capacity) return false;
+  // Begins so many groups over the columns 0 .. last, whose sweeps are numbered together. False: there is no room.
+  SVD_HD bool begin(int last, int groups = 1) {
+    const int first = first_ + steps_ * RotationGroup::kSweeps * begun_;
+    if (first + RotationGroup::rotations(last) * groups > to_.capacity) return false;
     first_ = first;
     steps_ = RotationGroup::steps(last);
-    to_.last[groups_++] = last;
+    begun_ = groups;
+    for (int group = 0; group < groups; ++group) to_.last[groups_++] = last;
     return true;
   }
   // Sweep j's rotations of columns i and i + 1.
@@ -86,8 +87,8 @@ class RotationWriter {
   SVD_HD void rotation(int j, int i, const PlaneRotation<L>& right) { to_.right[place(j, i)] = right; }
   // Sweep j has rotations of the columns low .. high - 1 alone. The others are identities.
   SVD_HD void no_rotations(int j, int low, int high) {
-    const int end = RotationGroup::first(j) + steps_;
-    for (int i = RotationGroup::first(j); i < low; ++i) no_rotation(j, i);
+    const int first = RotationGroup::first(j % RotationGroup::kSweeps), end = first + steps_;
+    for (int i = first; i < low; ++i) no_rotation(j, i);
     for (int i = high; i < end; ++i) no_rotation(j, i);
   }
   SVD_HD int groups() const { return groups_; }
@@ -101,16 +102,47 @@ class RotationWriter {
       rotation(j, i, none);
     }
   }
-  SVD_HD int place(int j, int i) const { return first_ + j * steps_ + i - RotationGroup::first(j); }
+  SVD_HD int place(int j, int i) const {
+    return first_ + j * steps_ + i - RotationGroup::first(j % RotationGroup::kSweeps);
+  }
 
   const RotationGroups<L> to_;
-  int first_ = 0, steps_ = 0, groups_ = 0;
+  int first_ = 0, steps_ = 0, begun_ = 0, groups_ = 0;
 };
 
 // The rotations of a piece: kPieceSteps of each sweep.
 template <class L>
 struct RotationPiece {
   PlaneRotation<L> of[RotationGroup::kSweeps][RotationGroup::kPieceSteps];
+};
+
+// The sweeps of a group at work on one row.
+template <class E>
+struct RotationChain {
+  using L = typename E::Lane;
+  static constexpr int kSweeps = RotationGroup::kSweeps, kSteps = RotationGroup::kPieceSteps;
+
+  // The column that each sweep's next rotation takes first, and the one that it has left behind.
+  E carried[kSweeps], done[kSweeps];
+
+  SVD_HD void clear() { SVD_UNROLL for (int j = 0; j < kSweeps; ++j) carried[j] = done[j] = zero_element<E>(); }
+  // The steps from `step` on. Columns beyond `end` are not there, and those before `first` are not written. kIsInside: there
+  // are none of these.
+  template <bool kIsInside = false, class Row>
+  SVD_HD void apply(const RotationPiece<L>& piece, int step, int first, int end, Row x) {
+    SVD_UNROLL for (int p = 0; p < kSteps; ++p) {
+      E second = kIsInside || step + p <= end ? x(step + p) : zero_element<E>();
+      SVD_UNROLL for (int j = 0; j < kSweeps; ++j) {
+        const L s = piece.of[j][p].s, t = piece.of[j][p].t;
+        const E before = carried[j], next = done[j];
+        done[j] = plus_scaled(before, s, plus_scaled(second, -t, before));
+        carried[j] = plus_scaled(second, -s, plus_scaled(before, t, second));
+        second = next;
+      }
+      const int column = step + p - RotationGroup::kBehind;
+      if (kIsInside || (column >= first && column <= end)) x(column) = done[kSweeps - 1];
+    }
+  }
 };
 
 // Rotates one row by all groups of a matrix. Pieces are asked for long before they are applied. Pieces:
@@ -134,16 +166,16 @@ class RowRotations {
     pieces_.take(0, &even);
     for (int group = 0; group < groups; ++group) {
       const int end = last(group), steps = RotationGroup::steps(end);
-      Chain chain;
-      SVD_UNROLL for (int j = 0; j < kSweeps; ++j) chain.carried[j] = chain.done[j] = zero_element<E>();
+      RotationChain<E> chain;
+      chain.clear();
       SVD_LOOP for (int step = 0; step < steps; step += 2 * kSteps) {
         ask((slot + kSlots - 1) % kSlots, groups, last, &next);
         pieces_.take((slot + 1) % kSlots, &odd);
-        apply(even, step, end, x, &chain);
+        chain.apply(even, step, 0, end, x);
         ask(slot, groups, last, &next);
         slot = (slot + 2) % kSlots;
         pieces_.take(slot, &even);
-        apply(odd, step + kSteps, end, x, &chain);
+        chain.apply(odd, step + kSteps, 0, end, x);
       }
     }
   }
@@ -157,11 +189,6 @@ class RowRotations {
   struct Cursor {
     int group, place, steps, step;
   };
-  // The column that each sweep's next rotation takes first, and the one that it has left behind.
-  struct Chain {
-    E carried[kSweeps], done[kSweeps];
-  };
-
   template <class Last>
   SVD_HD void ask(int slot, int groups, Last last, Cursor* next) const {
     if (next->group >= groups) return pieces_.ask_nothing();
@@ -171,22 +198,6 @@ class RowRotations {
     next->place += kSweeps * next->steps;
     next->step = 0;
     if (++next->group < groups) next->steps = RotationGroup::steps(last(next->group));
-  }
-
-  template <class Row>
-  SVD_HD static void apply(const RotationPiece<L>& piece, int step, int end, Row x, Chain* chain) {
-    SVD_UNROLL for (int p = 0; p < kSteps; ++p) {
-      E second = step + p <= end ? x(step + p) : zero_element<E>();
-      SVD_UNROLL for (int j = 0; j < kSweeps; ++j) {
-        const L s = piece.of[j][p].s, t = piece.of[j][p].t;
-        const E first = chain->carried[j], next = chain->done[j];
-        chain->done[j] = plus_scaled(first, s, plus_scaled(second, -t, first));
-        chain->carried[j] = plus_scaled(second, -s, plus_scaled(first, t, second));
-        second = next;
-      }
-      const int column = step + p - RotationGroup::kBehind;
-      if (column >= 0 && column <= end) x(column) = chain->done[kSweeps - 1];
-    }
   }
 
   const Pieces pieces_;

@@ -4,8 +4,8 @@
 //
 //   m != n        tall/tall_launch.h      to k x k triangles with exponents, then as square matrices
 //   k > 32        blocks/block_launch.h   JACOBI; a matrix with m != n is one tile
-//                 by_rows/bidiagonal_launch.h   BIDIAGONAL with vectors
-//   k > 128       side_by_side/side_by_side_launch.h   likewise, of any m and n; JACOBI of some smaller k, too
+//                 by_rows/bidiagonal_launch.h   BIDIAGONAL with vectors, and beyond k = 128 without
+//   k > 128       side_by_side/side_by_side_launch.h   JACOBI, of any m and n, and of some smaller k, too
 //   Hermitian     lanes/hermitian_kernels.h; k > 32: blocks/block_launch.h, or by_rows/tridiagonal_launch.h for
 //                 TRIDIAGONAL; then finish/finishing_kernels.h
 //   general       general/general_launch.h

@@ -1,4 +1,4 @@
-// Bidiagonal and tridiagonal forms that are swept (algorithms/lanes/grouped_sweeps.h), by one thread or four on fibers.
+// Bidiagonal and tridiagonal forms that are swept (algorithms/lanes/grouped_sweeps.h), by one thread or several on fibers.
 #ifndef SVDSERVE_TESTS_SUPPORT_NUMERICS_SWEPT_FORM_H_
 #define SVDSERVE_TESTS_SUPPORT_NUMERICS_SWEPT_FORM_H_
 
@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "engine/algorithms/lanes/grouped_sweeps.h"
+#include "engine/algorithms/lanes/rotation_windows.h"
 #include "engine/core/team.h"
 #include "engine/policies/cuda_tuning.h"
 #include "tests/support/numerics/fiber_team.h"
@@ -42,25 +43,26 @@ struct Swept {
   int groups = 0;
 };
 
-template <class Form, class Threads>
+// kAtOnce: sweeps that one thread makes as if it were so many.
+template <int kAtOnce = scalar::RotationGroup::kSweeps, class Form, class Threads>
 void sweep_round(const Threads& threads, Swept<Form>* matrix) {
   typename Form::Writer to(
       {matrix->left.data(), matrix->right.data(), matrix->last.data(), static_cast<int>(matrix->left.size())});
-  scalar::GroupedSweeps<Form, Threads> sweeps(threads, {matrix->d.data(), matrix->e.data(), matrix->bound});
+  constexpr int kSweeps = Threads::count() == 1 ? kAtOnce : Threads::count();
+  scalar::GroupedSweeps<Form, Threads, kSweeps> sweeps(threads, {matrix->d.data(), matrix->e.data(), matrix->bound});
   const scalar::SweepState state = sweeps.run(matrix->state, &to);
   threads.sync();  // all have read matrix->state
   matrix->state = state;
   matrix->groups = to.groups();
 }
 
-// A round by four threads, in a random order. Each team of a warp has a copy of the matrix.
-template <class Form>
-void sweep_round_of_four(Swept<Form>* matrix, uint64_t seed) {
-  using Team = FiberTeam<scalar::RotationGroup::kSweeps>;
-  std::vector<Swept<Form>> copies(32 / Team::count(), *matrix);
+// A round by so many threads, in a random order. Each team of a warp has a copy of the matrix.
+template <int kThreads, class Form>
+void sweep_round_of_threads(Swept<Form>* matrix, uint64_t seed) {
+  std::vector<Swept<Form>> copies(32 / kThreads, *matrix);
   FiberBlock block(32, seed);
   block.run([&](FiberBlock::Thread thread) {
-    sweep_round(Team(thread), &copies[static_cast<size_t>(thread.index() / Team::count())]);
+    sweep_round(FiberTeam<kThreads>(thread), &copies[static_cast<size_t>(thread.index() / kThreads)]);
   });
   *matrix = copies[0];
 }
@@ -102,23 +104,41 @@ Swept<Form> random_form(int k, std::mt19937_64* random) {
   return {d_scaled, e_scaled, L(1), cuda::rotation_capacity(std::max(k, 33))};
 }
 
-// Half of the rounds after which a GPU gives up.
+// Windows of a round (algorithms/lanes/rotation_windows.h).
 template <class Form>
-void expect_few_rounds(Swept<Form> form) {
-  int rounds = 0;
-  for (; form.state.high > 0 && rounds < 50; ++rounds) sweep_round(scalar::OneThread(), &form);
-  EXPECT_LE(rounds, cuda::kRotationRounds / 2) << form.d.size();
+int windows_of(const Swept<Form>& matrix) {
+  int windows = 0;
+  const auto last = [&](int group) { return matrix.last[static_cast<size_t>(group)]; };
+  for (scalar::RotationCursor at{0, 0}; at.group < matrix.groups;) {
+    const scalar::RotationRun run(at, matrix.groups, last);
+    windows += run.windows();
+    at = run.end(last);
+  }
+  return windows;
 }
 
-template <class Form>
-void expect_same_bits_of_four(Swept<Form> form, uint64_t seed) {
+// Half of the rounds after which a GPU gives up, and no more windows than it has room for.
+template <int kAtOnce = scalar::RotationGroup::kSweeps, class Form>
+void expect_few_rounds(Swept<Form> form) {
+  const int k = static_cast<int>(form.d.size());
+  int rounds = 0;
+  for (; form.state.high > 0 && rounds < 50; ++rounds) {
+    sweep_round<kAtOnce>(scalar::OneThread(), &form);
+    if (cuda::are_rows_in_shared(k)) continue;
+    EXPECT_LE(windows_of(form), cuda::most_windows(k)) << k;
+  }
+  EXPECT_LE(rounds, cuda::rotation_rounds(k) / 2) << k;
+}
+
+template <int kThreads = scalar::RotationGroup::kSweeps, class Form>
+void expect_same_bits_of_threads(Swept<Form> form, uint64_t seed) {
   const auto same = [](const auto& a, const auto& b) {
     return std::memcmp(a.data(), b.data(), a.size() * sizeof(a[0])) == 0;
   };
   Swept<Form> other = form;
   for (int rounds = 0; form.state.high > 0 && rounds < 50; ++rounds) {
-    sweep_round(scalar::OneThread(), &form);
-    sweep_round_of_four(&other, seed + static_cast<uint64_t>(rounds));
+    sweep_round<kThreads>(scalar::OneThread(), &form);
+    sweep_round_of_threads<kThreads>(&other, seed + static_cast<uint64_t>(rounds));
     ASSERT_EQ(other.groups, form.groups);
     ASSERT_TRUE(same(form.d, other.d) && same(form.e, other.e)) << seed;
     ASSERT_TRUE(same(form.left, other.left) && same(form.right, other.right)) << seed;
@@ -128,4 +148,4 @@ void expect_same_bits_of_four(Swept<Form> form, uint64_t seed) {
 }
 
 }  // namespace svdserve::numerics
-#endif  // SVDSERVE_TESTS_SUPPORT_NUMERICS_SWEPT_FORM_H_
+#endif

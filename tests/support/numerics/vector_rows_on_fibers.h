@@ -3,11 +3,13 @@
 #define SVDSERVE_TESTS_SUPPORT_NUMERICS_VECTOR_ROWS_ON_FIBERS_H_
 
 #include <algorithm>
+#include <complex>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include "engine/algorithms/blocks/vector_rows.h"
+#include "engine/algorithms/lanes/rotation_windows.h"
 #include "tests/support/numerics/fiber_team.h"
 #include "tests/support/numerics/scalar_elements.h"
 
@@ -32,7 +34,7 @@ struct Rows {
     void ask_nothing() const {}
     void take(int slot, scalar::RotationPiece<L>* to) const { *to = slots[slot]; }
   };
-  static constexpr int kSteps = 8;  // 4 threads have room for 128 elements
+  static constexpr int kSteps = 16;  // 4 threads have room for 256 elements
 
   Rows(int k, const std::vector<E>& h, const std::vector<L>& g, int side, const std::vector<E>& phases)
       : k(k), pitch(scalar::padded_row(k)), x(size(k * pitch), scalar::zero_element<E>()) {
@@ -75,8 +77,52 @@ struct Rows {
     }
   }
 
+  // The same by products of windows, as matrix units make them: sums of doubles.
+  void rotate_in_windows(const std::vector<scalar::PlaneRotation<L>>& rotations, const std::vector<int32_t>& last,
+                         int groups) {
+    const auto last_of = [&](int group) { return last[size(group)]; };
+    for (scalar::RotationCursor at{0, 0}; at.group < groups;) {
+      const scalar::RotationRun run(at, groups, last_of);
+      for (int w = 0; w < run.windows(); ++w) multiply(run, run.first_window() + w, &rotations[size(at.place)], last);
+      at = run.end(last_of);
+    }
+  }
+
   int k, pitch;
   std::vector<E> x;
+
+ private:
+  static constexpr int kColumns = scalar::RotationWindow::kColumns;
+
+  void multiply(const scalar::RotationRun& run, int window, const scalar::PlaneRotation<L>* rotations,
+                const std::vector<int32_t>& last) {
+    using T = typename E::Scalar;
+    std::vector<Real<T>> w(size(kColumns * kColumns));
+    for (int row = 0; row < kColumns; ++row) {
+      Real<T>* const of_row = &w[size(row * kColumns)];
+      for (int col = 0; col < kColumns; ++col) of_row[col].re = L(row == col ? 1 : 0);
+      using RealPieces = typename Rows<Real<T>>::Pieces;
+      std::vector<scalar::RotationPiece<L>> slots(RealPieces::kSlots);
+      scalar::RotatedWindow<Real<T>, RealPieces> by(RealPieces{rotations, slots.data()});
+      by.rotate(
+          run, window, [&](int group) { return last[size(run.at.group + group)]; },
+          [&](int i) -> Real<T>& { return of_row[i]; });
+    }
+    const int first = (window - 1) * scalar::RotationWindow::kHalf;
+    for (int r = 0; r < k; ++r) {
+      std::vector<std::complex<double>> sums(size(kColumns));
+      for (int i = 0; i < kColumns; ++i) {
+        const int column = first + i;
+        if (column < 0 || column >= k) continue;
+        for (int c = 0; c < kColumns; ++c) {
+          sums[size(c)] += number(x[size(r * pitch + column)]) * static_cast<double>(w[size(i * kColumns + c)].re.v);
+        }
+      }
+      for (int c = std::max(0, -first); c < kColumns && first + c < k; ++c) {
+        x[size(r * pitch + first + c)] = element<E>(sums[size(c)]);
+      }
+    }
+  }
 };
 
 }  // namespace svdserve::numerics

@@ -1,4 +1,4 @@
-// U, S and V of k x k matrices by bidiagonalization, 33 <= k <= 128:
+// U, S and V of k x k matrices by bidiagonalization, 33 <= k <= 256:
 //
 //   reduce_kernel        A = Q B P^H              algorithms/blocks/bidiagonalize_in_registers.h, a grid of threads
 //   (row_kernels.h       B = U_B S V_B^T          algorithms/lanes/golub_kahan.h, and rows of U and V)
@@ -6,9 +6,11 @@
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_BY_ROWS_BIDIAGONAL_KERNELS_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_BY_ROWS_BIDIAGONAL_KERNELS_H_
 
+#include "engine/algorithms/blocks/bidiagonalize_in_memory.h"
 #include "engine/algorithms/lanes/golub_kahan.h"
 #include "engine/backends/cuda/by_rows/bidiagonal_launch.h"
 #include "engine/backends/cuda/by_rows/row_kernels.h"
+#include "engine/backends/cuda/by_rows/window_kernels.h"
 #include "engine/backends/cuda/lanes/finish_kernel.h"
 #include "engine/backends/cuda/lanes/grid_kernels.h"
 
@@ -53,6 +55,31 @@ __global__ void __launch_bounds__(GridOfThreads<E, K>::kBlock)
   });
 }
 
+// Larger matrices, in the memory of rows, which come later: a thread block each.
+template <class E>
+using ReductionInMemory =
+    scalar::BidiagonalizeInMemory<BlockThreads, E, kLargestInMemory / 32, reduction_warps(sizeof(E))>;
+
+template <class E>
+__global__ void __launch_bounds__(ReductionInMemory<E>::kThreads, 1)
+    reduce_in_memory_kernel(const SquareCall<typename E::Scalar> call, const SweptMemory<E, 2> memory) {
+  using T = typename E::Scalar;
+  using Algorithm = ReductionInMemory<E>;
+  using Whole = typename Algorithm::Whole;
+  extern __shared__ __align__(16) unsigned char shared_bytes[];
+  const int k = call.k;
+  const int64_t m = blockIdx.x;
+  Algorithm algorithm(BlockThreads(), reinterpret_cast<typename Algorithm::Shared*>(shared_bytes), k);
+  Whole* const a = reinterpret_cast<Whole*>(memory.sides[0].rows + m * k * k);
+  Lane<T> exponent;
+  const bool finite = algorithm.load(reinterpret_cast<const Whole*>(call.a) + m * k * k, call.row_major, a, &exponent);
+  if (threadIdx.x == 0) {
+    memory.between.exponent[m] = exponent.v + (call.exponents == nullptr ? T(0) : call.exponents[m * k]);
+    memory.between.state[m] = T(finite ? kOkState : kNonFiniteState);
+  }
+  algorithm.run(a, ReflectorsInMemory<E>{memory, m, k, scalar::padded_row(k), true});
+}
+
 // --- B = U_B S V_B^T -----------------------------------------------------------------------------------------------
 
 // As sweep_kernel takes them.
@@ -74,7 +101,7 @@ struct BidiagonalSweeps {
 
 template <class E, int K>
 void launch_reduce(Launch* launch, const SquareCall<typename E::Scalar>& call, const SweptMemory<E, 2>& memory) {
-  if constexpr (K <= kLargestReducedOnGpu) {
+  if constexpr (K <= kLargestInGrid) {
     using Grid = GridOfThreads<E, K>;
     if constexpr (Grid::kFits) {
       if (call.k <= K) {
@@ -87,18 +114,54 @@ void launch_reduce(Launch* launch, const SquareCall<typename E::Scalar>& call, c
 }
 
 template <class E>
+void launch_reduce_in_memory(Launch* launch, const SquareCall<typename E::Scalar>& call,
+                             const SweptMemory<E, 2>& memory) {
+  using Algorithm = ReductionInMemory<E>;
+  launch->operator()<reduce_in_memory_kernel<E>>(static_cast<unsigned>(call.count), Algorithm::kThreads,
+                                                 static_cast<int>(sizeof(typename Algorithm::Shared)), call, memory);
+}
+
+// Matrices that registers have no room for.
+template <class E>
+void decompose_in_memory(Launch* launch, const VectorsCall<E>& call, const SweptMemory<E, 2>& memory, int first_side,
+                         int sides) {
+  using T = typename E::Scalar;
+  const SquareCall<T>& square = call.square;
+  const int k = square.k;
+  launch_reduce_in_memory(launch, square, memory);
+  launch_windows<BidiagonalSweeps<E>>(launch, square, memory, first_side, sides);
+  launch->operator()<order_kernel<E>>(static_cast<unsigned>(square.count), kWindowBlock,
+                                      k * static_cast<int>(sizeof(T)), square, memory);
+  if (sides == 0) return;
+  launch->operator()<write_vectors_kernel<E>>(RowsOfBlock<E, 32>::grid(k, square.count, sides), kWindowBlock, 0, call,
+                                              memory, first_side);
+}
+
+template <class E>
 void decompose_part(Launch* launch, const VectorsCall<E>& call, const SweptMemory<E, 2>& memory) {
   using T = typename E::Scalar;
   constexpr int kLeast = static_cast<int>(kLargestReproducible) + grid_sizes(static_cast<int>(kLargestReproducible));
   const SquareCall<T>& square = call.square;
   const int first_side = call.x.data != nullptr ? 0 : 1;
   const int sides = (call.x.data != nullptr ? 1 : 0) + (call.y.data != nullptr ? 1 : 0);
+  if (!are_rows_in_shared(square.k)) return decompose_in_memory(launch, call, memory, first_side, sides);
   launch_reduce<E, kLeast>(launch, square, memory);
   launch_vectors<BidiagonalSweeps<E>>(launch, call, memory, first_side, sides);
   const int slot = finish_slot<T, Method::kBisection, 0>(square.k) * static_cast<int>(sizeof(T));
   const int threads = finish_block(slot);
   launch->operator()<finish_kernel<T, Method::kBisection, 0>>(blocks_for(square.count, threads), threads,
                                                               threads * slot, square, memory.between);
+}
+
+// --- a batch in parts ----------------------------------------------------------------------------------------------
+
+// Matrices of a part of the batch, for which there is `room`. Each has a multiprocessor, and none of these should be idle: so
+// it is a multiple of their number, or all that are left.
+inline int64_t whole_waves(Launch* launch, int64_t room, int64_t count) {
+  int multiprocessors = 1;
+  const cudaError_t e = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, launch->device);
+  if (launch->error == cudaSuccess) launch->error = e;
+  return room >= count || room < multiprocessors ? room : room - room % multiprocessors;
 }
 
 template <class E>
@@ -109,9 +172,10 @@ int64_t BidiagonalLaunch<E>::workspace_bytes(int k, int64_t count) {
 template <class E>
 void BidiagonalLaunch<E>::decompose(Launch* launch, const VectorsCall<E>& call, void* workspace) {
   const int k = call.square.k;
-  const int64_t count = call.square.count, step = at_once<SweptMemory<E, 2>>(k, count);
+  const int64_t count = call.square.count, room = at_once<SweptMemory<E, 2>>(k, count);
   Carver carver(workspace);
-  const SweptMemory<E, 2> memory(k, step, &carver);
+  const SweptMemory<E, 2> memory(k, room, &carver);
+  const int64_t step = are_rows_in_shared(k) ? room : whole_waves(launch, room, count);
   for (int64_t m = 0; m < count; m += step) {
     decompose_part(launch, part_of(call, m, std::min(step, count - m)), memory);
   }

@@ -1,5 +1,6 @@
-// AUTO with vectors of 33 <= k <= 128: U, S and V by bidiagonalization (bidiagonal_kernels.h). The launcher of an
-// element type calls these functions. The units that bidiagonal.cu.in makes define them, and take long to compile.
+// AUTO with vectors of k >= 33, and without beyond k = 128: U, S and V by bidiagonalization (bidiagonal_kernels.h). The
+// launcher of an element type calls these functions. The units that bidiagonal.cu.in makes define them, and take long to
+// compile.
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_BY_ROWS_BIDIAGONAL_LAUNCH_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_BY_ROWS_BIDIAGONAL_LAUNCH_H_
 

@@ -31,6 +31,7 @@ struct VectorSide {
   E* phases;                                  // k; before the first sweep the diagonal or superdiagonal of B
   E* rows;                                    // k x k: element i of row r at i * k + r
   scalar::PlaneRotation<Lane<T>>* rotations;  // rotation_capacity(k), of this round
+  double* products;                           // their windows, most_windows(k) (window_kernels.h)
 
   VectorSide() = default;
   VectorSide(int k, int64_t count, Carver* carver)
@@ -38,7 +39,8 @@ struct VectorSide {
         g(carver->take<T>(count * k)),
         phases(carver->take<E>(count * k)),
         rows(carver->take<E>(count * k * k)),
-        rotations(carver->take<scalar::PlaneRotation<Lane<T>>>(count * rotation_capacity(k))) {}
+        rotations(carver->take<scalar::PlaneRotation<Lane<T>>>(count * rotation_capacity(k))),
+        products(carver->take<double>(count * most_windows(k) * kWindowElements)) {}
 };
 
 // Matrices that are decomposed at once, with vectors of one side or of two: U and V. Arrays have a part for each matrix.
@@ -56,6 +58,7 @@ struct SweptMemory {
   int32_t* groups;            // 1: of this round
   scalar::SweepState* state;  // 1: where sweeps go on
   int32_t* round;             // 1: in which it was done, or kOpen
+  int32_t* places;            // k: of the vectors in the order of values; of rows in memory alone
 
   static constexpr int32_t kOpen = -1;
 
@@ -68,10 +71,18 @@ struct SweptMemory {
         last(carver->take<int32_t>(count * groups_most)),
         groups(carver->take<int32_t>(count)),
         state(carver->take<scalar::SweepState>(count)),
-        round(carver->take<int32_t>(count)) {
+        round(carver->take<int32_t>(count)),
+        places(carver->take<int32_t>(are_rows_in_shared(k) ? 0 : count * k)) {
     for (VectorSide<E>& side : sides) side = VectorSide<E>(k, count, carver);
   }
 };
+
+// Whether matrix m was done before this round.
+template <class Memory>
+__device__ __forceinline__ bool is_done_before(const Memory& memory, int64_t m, int round) {
+  const int done = memory.round[m];
+  return done != Memory::kOpen && done < round;
+}
 
 // --- a thread a matrix, or four ------------------------------------------------------------------------------------
 
@@ -387,8 +398,9 @@ void launch_vectors(Launch* launch, const VectorsCall<E>& call, const SweptMemor
     k <= 64 ? launch_reflect<64>(launch, k, square.count, memory, first_side, sides)
             : launch_reflect<128>(launch, k, square.count, memory, first_side, sides);
   }
-  for (int round = 0; round < kRotationRounds; ++round) {
-    const bool is_last = round + 1 == kRotationRounds;
+  const int rounds = rotation_rounds(k);
+  for (int round = 0; round < rounds; ++round) {
+    const bool is_last = round + 1 == rounds;
     launch_sweeps<Sweeps>(launch, square, memory, round, is_last);
     if (sides == 0) continue;
     launch->operator()<rotate_rows_kernel<E, Sweeps::kSides>>(
@@ -402,7 +414,7 @@ template <class Memory>
 int64_t at_once(int k, int64_t count) {
   Carver one(nullptr);
   (void)Memory(k, 1, &one);
-  return std::clamp<int64_t>(kByRowsBytes / static_cast<int64_t>(one.used()), 1, count);
+  return std::clamp<int64_t>(by_rows_bytes(k) / static_cast<int64_t>(one.used()), 1, count);
 }
 template <class Memory>
 int64_t swept_workspace_bytes(int k, int64_t count) {

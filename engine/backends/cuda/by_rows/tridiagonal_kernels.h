@@ -104,7 +104,7 @@ __global__ void __launch_bounds__(kFinishBlock)
 
 template <class E, int K>
 void launch_reduce_hermitian(Launch* launch, const HermitianCall<E>& call, const SweptMemory<E, 1>& memory) {
-  if constexpr (K <= kLargestReducedOnGpu) {
+  if constexpr (K <= kLargestInGrid) {
     using Grid = GridOfThreads<E, K>;
     if constexpr (Grid::kFits) {
       if (call.square.k <= K) {

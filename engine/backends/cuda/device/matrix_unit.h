@@ -14,7 +14,7 @@ __device__ __forceinline__ void multiply_8x8x4(double (&d)[2], double a, double 
       : "+d"(d[0]), "+d"(d[1])
       : "d"(a), "d"(b));
 }
-__device__ __forceinline__ void multiply_8x8x4(Complex (&d)[2], Complex a, Complex b) {
+__device__ __forceinline__ void multiply_8x8x4(svdserve::Complex (&d)[2], svdserve::Complex a, svdserve::Complex b) {
   double re[2] = {d[0].re, d[1].re}, im[2] = {d[0].im, d[1].im};
   multiply_8x8x4(re, a.re, b.re);
   multiply_8x8x4(im, a.re, b.im);

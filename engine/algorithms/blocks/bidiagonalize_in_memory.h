@@ -1,0 +1,275 @@
+// Householder bidiagonalization of a k x k matrix in memory by a thread block, which reads and writes it once a step.
+//
+//   in:   A, scaled, column i at a + i * k
+//   out:  Q^H A P = B, Q = H_0 H_1 .., P = H'_0 H'_1 .., each I - g h h^H. reflectors.left(j, i, h_i), .right(j, i, h_i)
+//         in one thread, i from the last multiple of kRowStep that is not beyond the first of H to the end of a padded row,
+//         where they are zero; .left_end(j, g, b_jj), .right_end(j, g, b_{j,j+1}) in thread 0
+//         A is overwritten.
+//
+// Step j, where u is the vector of H_j, from column j, and g' belongs to H'_j:
+//
+//   w_c = g u^H A(:, c),  r_c = A(j, c) - u_j w_c        c > j: row j, and v is r with another v_{j+1}
+//   x = g' (A - u w^T) conj(v)
+//   A := A - u w^T - x v^T
+//
+// v is not known before all columns have been read, but A conj(v) = A conj(r) + A(:, j + 1) conj(v_{j+1} - r_{j+1}). So a
+// column has its part of w, r and A conj(r) as soon as it is read. Its update is made where step j + 1 reads it.
+//
+// A warp has every kWarps-th column, each lane the rows i = lane (mod 32). All sums have one order for each k.
+// Cost: k^3 / 3 elements read and written, 8/3 k^3 operations (complex: four times as many), four barriers a step.
+// Accuracy: |Q B P^H - A| and |Q^H Q - I| of order k u. A conj(v) has errors of order k u |A| |v|, as if summed by itself,
+// because |r| and |v_{j+1} - r_{j+1}| are at most 2 |v|.
+// Source: Golub and Van Loan, Matrix Computations, 3rd ed., section 5.4.3; both products in one pass: Howell, Demmel, Fulton,
+// Hammarling and Marmol, ACM Trans. Math. Softw. 34 (2008) 14, section 3.
+#if defined(SVDSERVE_ENGINE_ALGORITHMS_BLOCKS_BIDIAGONALIZE_IN_MEMORY_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef SVDSERVE_ENGINE_ALGORITHMS_BLOCKS_BIDIAGONALIZE_IN_MEMORY_H_
+#undef SVDSERVE_ENGINE_ALGORITHMS_BLOCKS_BIDIAGONALIZE_IN_MEMORY_H_
+#else
+#define SVDSERVE_ENGINE_ALGORITHMS_BLOCKS_BIDIAGONALIZE_IN_MEMORY_H_
+#endif
+
+#include "engine/algorithms/blocks/vector_rows.h"
+#include "engine/algorithms/tall/householder.h"
+#include "engine/core/scaling.h"
+
+SVD_KERNEL_BEGIN
+
+// An element that is read and written by one instruction.
+template <class E>
+struct alignas(sizeof(E)) WholeElement {
+  E value;
+};
+
+// Threads: core/team.h, 32 kWarps of them. k <= 32 kLaneRows.
+template <class Threads, class E, int kLaneRows, int kWarps>
+class BidiagonalizeInMemory {
+ public:
+  using L = typename E::Lane;
+  using T = typename E::Scalar;
+  using Whole = WholeElement<E>;
+  static constexpr int kRows = 32 * kLaneRows, kThreads = 32 * kWarps;
+
+  // The threads of a block share this.
+  struct Shared {
+    Whole u[2][kRows];          // of this step and of the one before
+    Whole x[kRows], w[kRows];   // of the step before, until a step has its own
+    Whole v[kRows];             // r, likewise
+    Whole beside[kRows];        // column j + 1, before this step
+    Whole sums[kWarps][kRows];  // A conj(r) of each warp's columns
+    Whole head;                 // element j of column j
+    L partial[2][kWarps][3];
+  };
+
+  SVD_HD BidiagonalizeInMemory(const Threads& threads, Shared* shared, int k)
+      : threads_(threads), shared_(*shared), k_(k), lane_(threads.index() % 32), warp_(threads.index() / 32) {}
+
+  // Step 1 of lanes/matrix_values.h, with one power of two for the matrix. Column i goes to a + i * k. by_rows: whether
+  // elements of `given` beside each other are a row's. Returns whether A is finite; one that is not goes on as zero.
+  SVD_HD bool load(const Whole* given, bool by_rows, Whole* a, L* exponent) {
+    L largest(0);
+    for (int x = threads_.index(); x < k_ * k_; x += kThreads) {
+      largest = raise_to_any_magnitude(largest, given[x].value);
+    }
+    largest = largest_of_all(largest);
+    const bool finite = (largest <= L(FloatTraits<T>::kLargest)).m;
+    *exponent = binary_exponent(finite ? largest : L(0));
+    const Pow2<L> scale = make_pow2(-*exponent);
+    for (int x = threads_.index(); x < k_ * k_; x += kThreads) {
+      const E y = finite ? scaled(scaled(given[x].value, scale.first), scale.second) : zero_element<E>();
+      a[by_rows ? x % k_ * k_ + x / k_ : x].value = y;
+    }
+    threads_.sync();
+    return finite;
+  }
+
+  template <class Reflectors>
+  SVD_HD void run(Whole* a, const Reflectors& reflectors) {
+    for_rows([&](int i) SVD_LAMBDA {
+      shared_.u[1][i].value = shared_.x[i].value = shared_.w[i].value = shared_.v[i].value = zero_element<E>();
+    });
+    L norm2 = begin_column(0, [&](int i) SVD_LAMBDA { return a[i].value; });
+    Column next;
+    int column = warp_ == 0 ? kWarps : warp_;  // the first one of the next pass
+    load(a, column, 0, next);
+    SVD_LOOP for (int j = 0; j < k_; ++j) {
+      const Reflector<E> h = reflector_of<E>(norm2, shared_.head.value);
+      Whole* const u = shared_.u[j & 1];
+      if (threads_.index() == j % kThreads) u[j].value = h.u0;
+      if (threads_.index() == 0) reflectors.left_end(j, h.g, h.beta);
+      threads_.sync();
+      if constexpr (Reflectors::kWanted) {
+        for_rows([&](int i) SVD_LAMBDA {
+          if (i >= j / kRowStep * kRowStep && i < padded_row(k_)) reflectors.left(j, i, conj(u[i].value));
+        });
+      }
+      if (j + 1 == k_) return;
+      pass(a, j, h.g, column, next);
+      if (column == j + 1) column += kWarps;
+      load(a, column, (j + 1) / 32, next);
+      threads_.sync();
+      norm2 = end_step(j, reflectors);
+    }
+  }
+
+ private:
+  // A lane's rows of a column.
+  using Column = E[kLaneRows];
+
+  template <class F>
+  SVD_HD void for_rows(F f) const {
+    SVD_UNROLL for (int p = 0; p < (kRows + kThreads - 1) / kThreads; ++p) {
+      const int i = threads_.index() + kThreads * p;
+      if (kRows % kThreads == 0 || i < kRows) f(i);
+    }
+  }
+
+  // --- sums over all threads ----------------------------------------------------------------------------------------
+
+  template <int n>
+  SVD_HD void add_all(L (&x)[n]) {
+    turn_ ^= 1;
+    SVD_UNROLL for (int d = 16; d > 0; d /= 2) {
+      SVD_UNROLL for (int c = 0; c < n; ++c) x[c] = x[c] + L(threads_.exchanged(x[c].v, d));
+    }
+    SVD_UNROLL for (int c = 0; c < n; ++c) {
+      if (lane_ == 0) shared_.partial[turn_][warp_][c] = x[c];
+    }
+    threads_.sync();
+    SVD_UNROLL for (int c = 0; c < n; ++c) {
+      x[c] = shared_.partial[turn_][0][c];
+      SVD_UNROLL for (int warp = 1; warp < kWarps; ++warp) x[c] = x[c] + shared_.partial[turn_][warp][c];
+    }
+  }
+
+  SVD_HD L largest_of_all(L x) {
+    turn_ ^= 1;
+    SVD_UNROLL for (int d = 16; d > 0; d /= 2) x = at_least_magnitude(L(threads_.exchanged(x.v, d)), x);
+    if (lane_ == 0) shared_.partial[turn_][warp_][0] = x;
+    threads_.sync();
+    SVD_UNROLL for (int warp = 0; warp < kWarps; ++warp) x = at_least_magnitude(shared_.partial[turn_][warp][0], x);
+    return x;
+  }
+
+  // --- the parts of a step ------------------------------------------------------------------------------------------
+
+  // Column j, get(i) for row i: u but for its first element. Returns |u|^2.
+  template <class Get>
+  SVD_HD L begin_column(int j, Get get) {
+    L square[1] = {L(0)};
+    for_rows([&](int i) SVD_LAMBDA {
+      const E x = i >= j && i < k_ ? get(i) : zero_element<E>();
+      square[0] = add_square(square[0], x);
+      shared_.u[j & 1][i].value = x;
+      if (i == j) shared_.head.value = x;
+    });
+    add_all(square);
+    return square[0];
+  }
+
+  // Rows from 32 first on.
+  SVD_HD void load(const Whole* a, int column, int first, Column& to) const {
+    if (column >= k_) return;
+    SVD_UNROLL for (int t = 0; t < kLaneRows; ++t) {
+      const int i = 32 * t + lane_;
+      to[t] = t >= first && i < k_ ? a[column * k_ + i].value : zero_element<E>();
+    }
+  }
+
+  // The columns of this warp from `column` on, of which `next` is the first: their update of the step before, w and r.
+  SVD_HD void pass(Whole* a, int j, L g, int column, Column& next) {
+    const Whole *const u = shared_.u[j & 1], *const before = shared_.u[~j & 1];
+    const E u_j = u[j].value;
+    const int first = j / 32;
+    Column sum;
+    SVD_UNROLL for (int t = 0; t < kLaneRows; ++t) sum[t] = zero_element<E>();
+    SVD_LOOP for (int c = column; c < k_; c += kWarps) {
+      Column x;
+      SVD_UNROLL for (int t = 0; t < kLaneRows; ++t) x[t] = next[t];
+      load(a, c + kWarps, first, next);
+      const E w_c = shared_.w[c].value, v_c = shared_.v[c].value;
+      E product = zero_element<E>(), row = zero_element<E>();
+      SVD_UNROLL for (int t = 0; t < kLaneRows; ++t) {
+        if (t < first) continue;
+        const int i = 32 * t + lane_;
+        x[t] = subtract_product(x[t], before[i].value, w_c);
+        x[t] = subtract_product(x[t], shared_.x[i].value, v_c);
+        if (i < k_) a[c * k_ + i].value = x[t];
+        product = add_product(product, u[i].value, x[t]);
+        row = t == first ? x[t] : row;
+      }
+      SVD_UNROLL for (int d = 16; d > 0; d /= 2) product = product + exchanged(product, d);
+      const E w = scaled(product, g), r = subtract_product(from_lane(row, j % 32), u_j, w);
+      SVD_UNROLL for (int t = 0; t < kLaneRows; ++t) {
+        if (t >= first) sum[t] = add_product(sum[t], r, x[t]);
+      }
+      if (lane_ == 0) {
+        shared_.w[c].value = w;
+        shared_.v[c].value = r;
+      }
+      if (c == j + 1) {
+        SVD_UNROLL for (int t = 0; t < kLaneRows; ++t) shared_.beside[32 * t + lane_].value = x[t];
+      }
+    }
+    SVD_UNROLL for (int t = 0; t < kLaneRows; ++t) shared_.sums[warp_][32 * t + lane_].value = sum[t];
+  }
+
+  // H'_j, x, and column j + 1. Returns its |A(j + 1:, j + 1)|^2.
+  template <class Reflectors>
+  SVD_HD L end_step(int j, const Reflectors& reflectors) {
+    L sums[3] = {L(0), L(0), L(0)};  // |r|^2, and w^T conj(r)
+    E along = zero_element<E>();
+    for_rows([&](int c) SVD_LAMBDA {
+      if (c <= j || c >= k_) return;
+      sums[0] = add_square(sums[0], shared_.v[c].value);
+      along = add_product(along, shared_.v[c].value, shared_.w[c].value);
+    });
+    sums[1] = along.re;
+    if constexpr (E::kComplex) sums[2] = along.im;
+    add_all(sums);
+    along.re = sums[1];
+    if constexpr (E::kComplex) along.im = sums[2];
+    const E r0 = shared_.v[j + 1].value, w0 = shared_.w[j + 1].value;
+    const Reflector<E> h = reflector_of<E>(sums[0], r0);
+    const bool is_single = j + 2 >= k_;  // a row of one element stays as it is
+    const L g = is_single ? L(0) : h.g;
+    if constexpr (Reflectors::kWanted) {
+      for_rows([&](int c) SVD_LAMBDA {
+        if (c < (j + 1) / kRowStep * kRowStep || c >= padded_row(k_)) return;
+        reflectors.right(j, c, c <= j || c >= k_ ? zero_element<E>() : c == j + 1 ? h.u0 : shared_.v[c].value);
+      });
+    }
+    if (threads_.index() == 0) reflectors.right_end(j, g, is_single ? r0 : h.beta);
+    const E change = h.u0 - r0;
+    along = add_product(along, change, w0);
+    return begin_column(j + 1, [&](int i) SVD_LAMBDA {
+      E x = shared_.sums[0][i].value;
+      SVD_UNROLL for (int warp = 1; warp < kWarps; ++warp) x = x + shared_.sums[warp][i].value;
+      const E beside = shared_.beside[i].value, u = shared_.u[j & 1][i].value;
+      x = scaled(subtract_product(add_product(x, change, beside), u, along), g);
+      shared_.x[i].value = x;
+      return subtract_product(subtract_product(beside, u, w0), x, h.u0);
+    });
+  }
+
+  // --- other threads of the warp ------------------------------------------------------------------------------------
+
+  SVD_HD E exchanged(E x, int distance) const {
+    x.re = L(threads_.exchanged(x.re.v, distance));
+    if constexpr (E::kComplex) x.im = L(threads_.exchanged(x.im.v, distance));
+    return x;
+  }
+  SVD_HD E from_lane(E x, int lane) const {
+    x.re = L(threads_.from_lane(x.re.v, lane));
+    if constexpr (E::kComplex) x.im = L(threads_.from_lane(x.im.v, lane));
+    return x;
+  }
+
+  const Threads threads_;
+  Shared& shared_;
+  const int k_, lane_, warp_;
+  int turn_ = 0;
+};
+
+SVD_KERNEL_END
+
+#endif
