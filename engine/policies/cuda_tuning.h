@@ -82,11 +82,12 @@ inline constexpr int kLargeTransferThreads = 10;
 // Large matrices: a pair of blocks that nothing has changed since it was found orthogonal is not looked at again.
 inline constexpr bool kSkipUnchangedPairs = true;
 
-// Vectors by bidiagonalization or tridiagonalization: about so many bytes of workspace for the matrices that are decomposed at once. Room for
-// rotations in a round, about half of what a random matrix takes, and the rounds after which a matrix is given up. From so
-// many matrices on a thread sweeps one by itself; threads of a block then, few where all are at work at once.
-constexpr int64_t by_rows_bytes(int k) { return int64_t{k <= 128 ? 2 : 4} << 30; }
+// Vectors by bidiagonalization or tridiagonalization: whether shared memory has rows while they are rotated. About so many
+// bytes of workspace for the matrices that are decomposed at once. Room for rotations in a round: half of what a random matrix
+// takes, or a seventh. The rounds after which a matrix is given up. From so many matrices on a thread sweeps one by itself;
+// threads of a block then, few where all are at work at once.
 constexpr bool are_rows_in_shared(int k) { return k <= 128; }
+constexpr int64_t by_rows_bytes(int k) { return int64_t{are_rows_in_shared(k) ? 2 : 4} << 30; }
 constexpr int rotation_capacity(int k) { return (are_rows_in_shared(k) ? k * k / 2 : k * k / 8) + 16 * k; }
 constexpr int rotation_rounds(int k) { return are_rows_in_shared(k) ? 12 : 48; }
 inline constexpr int64_t kSweptAlone = 2048;

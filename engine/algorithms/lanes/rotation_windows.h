@@ -58,7 +58,7 @@ struct RotationRun {
       ++groups;
     }
   }
-  static constexpr int kNarrowSteps = 576;
+  static constexpr int kNarrowSteps = 576;  // of groups in the first 64 columns, after which their run ends
 
   SVD_HD bool is_narrow() const { return last < RotationWindow::kColumns; }
   SVD_HD int first_window() const { return is_narrow() ? 1 : 0; }

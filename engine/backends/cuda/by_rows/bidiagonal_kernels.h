@@ -121,7 +121,8 @@ void launch_reduce_in_memory(Launch* launch, const SquareCall<typename E::Scalar
                                                  static_cast<int>(sizeof(typename Algorithm::Shared)), call, memory);
 }
 
-// Matrices that registers have no room for.
+// Matrices that registers have no room for: those whose rows shared memory has no room for, either.
+static_assert(are_rows_in_shared(kLargestInGrid) && !are_rows_in_shared(kLargestInGrid + 1));
 template <class E>
 void decompose_in_memory(Launch* launch, const VectorsCall<E>& call, const SweptMemory<E, 2>& memory, int first_side,
                          int sides) {

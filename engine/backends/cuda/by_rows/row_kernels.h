@@ -1,7 +1,7 @@
 // The part of the decompositions of this folder that is alike: rows of vectors, and the sweeps that rotate them.
 //
 //   reflect_rows_kernel  rows of Q                       algorithms/blocks/vector_rows.h, some threads a row
-//   sweep_kernel         values, and rotations           algorithms/lanes/grouped_sweeps.h, a thread a matrix or four
+//   sweep_kernel         values, and rotations           algorithms/lanes/grouped_sweeps.h, a thread a matrix or more
 //   rotate_rows_kernel   rows of vectors, a thread each or two, and their way out
 //
 // Sweeps and rotations take turns: rotations have room for a part of a matrix's. A round without work costs two launches.
@@ -84,7 +84,7 @@ __device__ __forceinline__ bool is_done_before(const Memory& memory, int64_t m, 
   return done != Memory::kOpen && done < round;
 }
 
-// --- a thread a matrix, or four ------------------------------------------------------------------------------------
+// --- a thread a matrix, or several ---------------------------------------------------------------------------------
 
 // Numbers of shared memory that a matrix has, an odd number.
 constexpr int sweep_slot(int k) { return 2 * k | 1; }

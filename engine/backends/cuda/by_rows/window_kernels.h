@@ -37,6 +37,7 @@ __global__ void __launch_bounds__(kWindowBlock)
 struct WindowOrder {
   static constexpr int kColumns = scalar::RotationWindow::kColumns, kElements = kColumns * kColumns;
   static constexpr int kChunks = kColumns / 16, kTiles = kColumns / 8;
+  static_assert(kElements == kWindowElements);
 
   // Two elements: c = 0 and 1, or 2 and 3.
   static __device__ __forceinline__ int place(int chunk, int tile, int half, int lane) {
