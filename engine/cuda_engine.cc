@@ -52,7 +52,7 @@ std::unique_ptr<CudaEngine> CudaEngine::open(const CudaEngineOptions& options, C
                        info.compute_major, info.compute_minor, info.multiprocessors};
   const uint64_t slot_bytes = std::max(options.slot_bytes, kLeastSlotBytes);
   for (int i = 0; i < std::max(options.lanes, 1); ++i) {
-    impl->lanes.push_back(std::make_unique<cuda::CudaLane>(api, slot_bytes, &impl->traffic));
+    impl->lanes.push_back(std::make_unique<cuda::CudaLane>(api, slot_bytes, info.multiprocessors, &impl->traffic));
     if (*status = impl->lanes.back()->allocate(); !status->ok()) return nullptr;
   }
   return std::unique_ptr<CudaEngine>(new CudaEngine(std::move(impl)));

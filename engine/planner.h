@@ -25,7 +25,7 @@ inline constexpr int64_t kLargestReproducible = 32;
 // On a GPU AUTO is BIDIAGONAL up to the first k, where m = n up to the second, with vectors from k = 33 on. The registers of
 // eight warps hold a matrix of kLargestInGrid columns, c128 with some of them in memory beyond the third. Beyond what they
 // hold, values alone go the way of vectors.
-inline constexpr int64_t kLargestInGrid = 128, kLargestInMemory = 256;
+inline constexpr int64_t kLargestInGrid = 128, kLargestInMemory = 512;
 constexpr int64_t largest_in_registers(DType dtype) { return dtype == DType::kC128 ? 96 : kLargestInGrid; }
 
 // The largest k of kernels that keep arrays of k numbers: of a method's that have a matrix in each lane, and of a GPU's

@@ -232,10 +232,8 @@ Error Pipeline::plan_capacity(Request request, const Demand& demand, CapacityPla
     return {absl::StatusCode::kInvalidArgument, Reason::kInvalidField, "must be at least 1", "matrices.count", {}};
   }
   const Plan& of = validated.plan;
-  const int64_t group = of.outputs.group;
-  const auto by_bytes = o.max_batch_bytes / static_cast<int64_t>(operand_bytes(of));
-  const int64_t most = std::max<int64_t>(1, std::min(by_bytes, o.max_batch_matrices) / group) * group;
-  std::vector<DeviceCost> costs = impl_->pool.costs(of, request.count, most, o.max_batch_work);
+  const BatchBounds bounds = bounds_of(batch_options(o).limits, of);
+  std::vector<DeviceCost> costs = impl_->pool.costs(of, request.count, bounds);
   if (costs.empty()) {
     return {absl::StatusCode::kUnavailable, Reason::kDeviceFault, "no device is healthy", "", absl::Seconds(1)};
   }

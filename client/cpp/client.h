@@ -91,8 +91,9 @@ struct ClientOptions {
   // Largest message to send and to accept. The smaller of this and the server's own limit applies.
   int64_t max_message_bytes = 64 << 20;
   // A larger batch is cut into pieces of about this size, so that one piece's upload overlaps another's computation.
-  // Results do not depend on it.
-  int64_t piece_bytes = 4 << 20;
+  // Results do not depend on it. None: 4 MiB, and up to 32 MiB where 16 matrices have more than 4 MiB. A GPU takes as
+  // long for one large matrix as for many. Several servers have fewer matrices each.
+  std::optional<int64_t> piece_bytes = {};
   // Pieces of one batch in flight at once, at each server.
   int pieces_in_flight = 4;
   // Gets a line for each retry and failover, and for each server that is left or comes back. An example is

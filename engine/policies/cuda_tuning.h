@@ -95,8 +95,12 @@ constexpr int sweep_block(int64_t count) { return count < 16384 ? 8 : 32; }
 // Rows: threads of a block, and the blocks that should share a multiprocessor, which decides the registers of a thread. Bytes
 // of a reflector that a thread has at once.
 inline constexpr int kRowBlock = 32, kRotateBlocks = 8, kReflectBlock = 128;
-constexpr int reflect_bytes(int element_bytes) { return element_bytes == 4 ? 64 : 128; }
-constexpr int reflect_blocks(bool complex, int element_bytes) { return element_bytes == 4 ? 5 : complex ? 4 : 3; }
+constexpr int reflect_bytes(int element_bytes, int k) {
+  return element_bytes == 4 ? 64 : element_bytes == 16 && k > 256 ? 256 : 128;
+}
+constexpr int reflect_blocks(bool complex, int element_bytes, int k) {
+  return element_bytes == 4 ? 5 : !complex ? 3 : element_bytes == 16 && k > 256 ? 2 : 4;
+}
 // Rows in memory, which rotations reach as products of windows (by_rows/window_kernels.h): numbers of a product, and the most
 // products of a round. A run with 32 sweeps over l columns has 32 (l + 8) rotations or more, and (l + 63) / 32 windows. So
 // that is one for 576 rotations, since l >= 64. Columns that are done within a run add k / 32 at most, and so does the last
@@ -107,10 +111,10 @@ constexpr int most_windows(int k) { return are_rows_in_shared(k) ? 0 : rotation_
 inline constexpr int kGatherBlocks = 8;
 inline constexpr int kWindowBlock = 256, kWindowRows = kWindowBlock / 32 * 16;
 constexpr int window_strips(int k, int components) { return (k * components + kWindowRows - 1) / kWindowRows; }
-// Sweeps that are made at once. More of them take fewer steps and more rotations.
-inline constexpr int kSweepsAtOnce = 8;
-// Matrices that no registers hold are reduced in memory: warps of a block.
-constexpr int reduction_warps(int element_bytes) { return element_bytes < 16 ? 16 : 12; }
+// Sweeps that are made at once, by kernels for up to k columns. More of them take fewer steps and more rotations.
+constexpr int sweeps_at_once(int k) { return k <= 256 ? 8 : 16; }
+// Matrices that no registers hold are reduced in memory: warps of a block, likewise.
+constexpr int reduction_warps(int element_bytes, int k) { return element_bytes < 16 ? 16 : k <= 256 ? 12 : 8; }
 
 // Threads of a block of the kernels of MIMO answers.
 inline constexpr int kAnswerBlock = 128;

@@ -22,6 +22,14 @@ int64_t first_part(int64_t count, int64_t most, int64_t group) {
 
 }  // namespace
 
+BatchBounds bounds_of(const BatchLimits& limits, const Plan& plan) {
+  const int64_t group = plan.outputs.group, one = static_cast<int64_t>(operand_bytes(plan));
+  const auto within = [&](int64_t bytes) {
+    return std::max<int64_t>(std::min(bytes / one, limits.max_matrices) / group, 1) * group;
+  };
+  return {limits.max_work, within(limits.max_bytes), within(kLongBytes * limits.max_bytes)};
+}
+
 size_t BatchQueue::PlanHash::operator()(const Plan& plan) const {
   const Outputs& o = plan.outputs;
   return absl::HashOf(plan.problem.rows, plan.problem.cols, static_cast<int>(plan.problem.dtype),
@@ -88,14 +96,7 @@ void BatchQueue::erase(Flow* flow) {
   if (--key->flows == 0) keys_.erase(keys_.find(key->plan));
 }
 
-void BatchQueue::refresh_piece(Key* key) {
-  const int64_t group = key->plan.outputs.group, one = static_cast<int64_t>(operand_bytes(key->plan));
-  const auto within = [&](int64_t bytes) {
-    return std::max<int64_t>(std::min(bytes / one, limits_.max_matrices) / group, 1) * group;
-  };
-  key->piece =
-      piece_of_(key->plan, within(limits_.max_bytes), within(kLongBytes * limits_.max_bytes), limits_.max_work);
-}
+void BatchQueue::refresh_piece(Key* key) { key->piece = piece_of_(key->plan, bounds_of(limits_, key->plan)); }
 
 void BatchQueue::begin_to_wait(Flow* flow) {
   if (flow->key->waiting.empty()) refresh_piece(flow->key);

@@ -7,8 +7,8 @@
 //   1. Jobs in one batch have equal plans: everything that the arithmetic depends on.
 //   2. A flow is first in, first out.
 //   3. A batch of several matrices is predicted to take max_work or, where one group takes longer than half of that,
-//   twice as long as a group; and it has max_bytes and max_matrices, at most. In the latter case it may have kLongBytes
-//   times max_bytes: a device computes many such matrices at once.
+//   twice as long as a group; and it has max_bytes and max_matrices, at most. In the latter case, and where a lane
+//   computes more at once, it may have kLongBytes times max_bytes.
 //   4. Each peer and each flow is charged for its matrices in a batch: the predicted time when it is taken, corrected
 //   to the measured time when it is settled, and kLeastCharge at least. A peer gets part of a batch when it has used
 //   least of all that a free lane suits, or joins such a peer having used at most max_work more. So while a peer waits
@@ -35,6 +35,7 @@
 #include "engine/planner.h"
 #include "server/batch/batch.h"
 #include "server/batch/turns.h"
+#include "server/device/device_pool.h"
 #include "server/metrics/recorder.h"
 #include "server/peer.h"
 
@@ -50,6 +51,7 @@ struct BatchLimits {
 
 // A batch of matrices, or groups, that take longer than half of max_work each may have so many times max_bytes.
 inline constexpr int64_t kLongBytes = 16;
+BatchBounds bounds_of(const BatchLimits& limits, const Plan& plan);
 // Work that took no time at all would never cost a turn.
 inline constexpr absl::Duration kLeastCharge = absl::Microseconds(1);
 inline constexpr size_t kMostRestingPeers = 256, kMostRestingFlows = 32;
@@ -93,9 +95,8 @@ struct Flow : public Turns::Member {
 
 class BatchQueue {
  public:
-  // The number of matrices, up to `most`, that a batch may have to take max_work at most. Where one group takes longer
-  // than half of that, it is up to most_of_long. It is a multiple of the plan's group, and at least one group.
-  using PieceOf = std::function<int64_t(const Plan& plan, int64_t most, int64_t most_of_long, absl::Duration max_work)>;
+  // The number of matrices that a batch may have, as DevicePool::matrices_within() says.
+  using PieceOf = std::function<int64_t(const Plan& plan, const BatchBounds& bounds)>;
 
   BatchQueue(const BatchLimits& limits, PieceOf piece_of) : limits_(limits), piece_of_(std::move(piece_of)) {}
 

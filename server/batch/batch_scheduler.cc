@@ -121,9 +121,7 @@ BatchScheduler::BatchScheduler(const BatchOptions& options, DevicePool* pool, Cl
       clock_(clock),
       recorder_(recorder),
       queue_(options.limits,
-             [pool](const Plan& plan, int64_t most, int64_t most_of_long, absl::Duration work) {
-               return pool->matrices_within(plan, most, most_of_long, work);
-             }),
+             [pool](const Plan& plan, const BatchBounds& bounds) { return pool->matrices_within(plan, bounds); }),
       healthy_(pool->healthy()),
       alarm_(clock->make_alarm([this] { on_alarm(); })) {}
 

@@ -1,5 +1,6 @@
 #include "server/device/cuda_device.h"
 
+#include <algorithm>
 #include <atomic>
 #include <numeric>
 #include <utility>
@@ -23,6 +24,7 @@ class CudaDevice final : public Device {
     info_.instruction_set = absl::StrCat("sm_", gpu.compute_major, gpu.compute_minor);
     info_.threads = 0;
     info_.lanes = engine_->lanes();
+    info_.at_once = std::max(1, gpu.multiprocessors / info_.lanes);
   }
 
   const DeviceInfo& info() const override { return info_; }

@@ -100,14 +100,12 @@ struct Run {
   absl::Duration took;
 };
 
-// See DevicePool::matrices_within(). `all` takes longer than `work`. Each prediction costs time under locks, so there
-// are few. A straight line through one group and all is short enough where time grows faster than that, and is drawn
-// once again where it does not.
-int64_t count_within(const CostTable& costs, const Plan& plan, const Run& all, absl::Duration work) {
+// The matrices of which `all`, or those that take no longer than `limit`. Each prediction costs time under locks, so
+// there are few. A straight line through one group and all is short enough where time grows faster than that, and is
+// drawn once again where it does not.
+int64_t count_within(const CostTable& costs, const Plan& plan, const Run& one, const Run& all, absl::Duration limit) {
   constexpr double kRounding = 1e-6;  // 3 - 1e-6 is 3
-  const int64_t group = plan.outputs.group;
-  const Run one{group, costs.predict(plan, group).typical};
-  const absl::Duration limit = std::max(work, 2 * one.took);
+  const int64_t group = one.matrices;
   Run last = all;
   for (int i = 0; i < 2 && last.took > limit; ++i) {
     const double part = absl::FDivDuration(limit - one.took, last.took - one.took);
@@ -118,6 +116,18 @@ int64_t count_within(const CostTable& costs, const Plan& plan, const Run& all, a
   return last.matrices;
 }
 
+// See DevicePool::matrices_within().
+int64_t full_batch(const DeviceInfo& device, const CostTable& costs, const Plan& plan, const BatchBounds& bounds) {
+  const int64_t group = plan.outputs.group;
+  const int64_t at_once = std::min((device.at_once + group - 1) / group * group, bounds.most_of_long);
+  const auto run = [&](int64_t matrices) { return Run{matrices, costs.predict(plan, matrices).typical}; };
+  const Run usual = run(std::max(bounds.most, at_once));
+  if (usual.took <= bounds.work / 2) return usual.matrices;
+  const Run one = run(group);
+  if (one.took <= bounds.work / 2) return count_within(costs, plan, one, usual, bounds.work);
+  return std::max(at_once, count_within(costs, plan, one, run(bounds.most_of_long), 2 * one.took));
+}
+
 // Beside a GPU the host computes what takes it no longer than this, which is what it answers sooner than a GPU can be
 // reached. Its cores are needed for the transport: see decisions/0005-which-device.md.
 constexpr absl::Duration kLongestHostHelp = absl::Microseconds(200);
@@ -126,8 +136,11 @@ constexpr absl::Duration kLongestHostHelp = absl::Microseconds(200);
 // whatever the lanes do.
 constexpr absl::Duration kHandOver = absl::Microseconds(5);
 
-// The host and a GPU may share the parts of a request only if both compute the same bits.
-bool has_same_bits_everywhere(const Plan& plan) { return values_per_matrix(plan.problem) <= kLargestReproducible; }
+// Whether the host takes work, of which it is predicted to take so long, beside a GPU. Both may share the parts of a
+// request only if they compute the same bits.
+bool helps_a_gpu(const Plan& plan, absl::Duration work) {
+  return work <= kLongestHostHelp && values_per_matrix(plan.problem) <= kLargestReproducible;
+}
 
 bool is_host(const Device& device) { return device.info().kind == DeviceKind::kHost; }
 
@@ -247,8 +260,7 @@ DevicePool::Candidate DevicePool::choose(const Plan& plan, int64_t matrices, abs
     if (!entry.healthy || contains(tried, d)) continue;
     Candidate here{d, false, entry.costs.predict(plan, matrices), {}, {}};
     here.has_lane = entry.load.free_lane(here.work.typical, now).has_value();
-    const bool helps = here.work.typical <= kLongestHostHelp && has_same_bits_everywhere(plan);
-    if (gpu_busy && is_host(*entry.device) && !helps) continue;
+    if (gpu_busy && is_host(*entry.device) && !helps_a_gpu(plan, here.work.typical)) continue;
     here.done = entry.load.backlog(now, here.work.typical) + here.work.typical +
                 std::max(absl::ZeroDuration(), entry.avoided_until - now);
     if (!ahead.empty()) here.done += ahead[static_cast<size_t>(d)];
@@ -350,33 +362,29 @@ std::vector<int64_t> DevicePool::shares(const Plan& plan, int64_t matrices, int6
   return shares;
 }
 
-int64_t DevicePool::matrices_within(const Plan& plan, int64_t most, int64_t most_of_long, absl::Duration work) const {
-  const CostTable* quickest = nullptr;
+int64_t DevicePool::matrices_within(const Plan& plan, const BatchBounds& bounds) const {
+  const DeviceEntry* quickest = nullptr;
   absl::Duration least = absl::InfiniteDuration();
+  const absl::Time now = clock_->now();
   MutexLock lock(&mu_);
+  const bool gpu_busy = gpu_at_work({}, now);
   for (const auto& entry : devices_) {
     if (!entry->healthy) continue;
-    const absl::Duration here = entry->costs.predict(plan, most).typical;
-    if (here >= least) continue;
+    const absl::Duration here = entry->costs.predict(plan, bounds.most).typical;
+    if (here >= least || (gpu_busy && is_host(*entry->device) && !helps_a_gpu(plan, here))) continue;
     least = here;
-    quickest = &entry->costs;
+    quickest = entry.get();
   }
-  if (quickest == nullptr || least <= work / 2) return most;
-  if (most_of_long > most && quickest->predict(plan, plan.outputs.group).typical > work / 2) {
-    most = most_of_long;
-    least = quickest->predict(plan, most).typical;
-  }
-  return least <= work ? most : count_within(*quickest, plan, {most, least}, work);
+  return quickest == nullptr ? bounds.most : full_batch(quickest->device->info(), quickest->costs, plan, bounds);
 }
 
-std::vector<DeviceCost> DevicePool::costs(const Plan& plan, int64_t matrices, int64_t most, absl::Duration work) const {
+std::vector<DeviceCost> DevicePool::costs(const Plan& plan, int64_t matrices, const BatchBounds& bounds) const {
   std::vector<DeviceCost> costs;
   MutexLock lock(&mu_);
   for (const auto& entry : devices_) {
     if (!entry->healthy) continue;
     const DeviceInfo& info = entry->device->info();
-    const Run all{most, entry->costs.predict(plan, most).typical};
-    const int64_t batch = all.took <= work ? most : count_within(entry->costs, plan, all, work);
+    const int64_t batch = full_batch(info, entry->costs, plan, bounds);
     const CostEstimate request = entry->costs.predict(plan, matrices);
     costs.push_back({.device = info.name,
                      .is_gpu = info.kind != DeviceKind::kHost,

@@ -57,6 +57,14 @@ struct Lane {
   absl::Duration predicted = absl::ZeroDuration();  // of the device's time, for what the lane is held for
 };
 
+// The bounds of a batch: predicted time, and matrices, which are multiples of the plan's group. `most` may be passed where
+// matrices take long, or a lane computes more at once.
+struct BatchBounds {
+  absl::Duration work;
+  int64_t most = 1;
+  int64_t most_of_long = 1;
+};
+
 // The work of a lane's thread: to execute() on the lane and to release() it.
 class LaneWork {
  public:
@@ -120,15 +128,14 @@ class DevicePool final : public DeviceMonitor {
   // multiples of the plan's group. One part where dividing is no use.
   std::vector<int64_t> shares(const Plan& plan, int64_t matrices, int64_t least) const;
 
-  // The number of matrices, up to `most`, that the device that is quickest at them does within `work`, as predicted. It
-  // is a multiple of the plan's group, as `most` is. Where one group takes longer than half of that, it is the number
-  // within twice its time, up to most_of_long. A device that computes one matrix on a part of it computes several at
-  // once.
-  int64_t matrices_within(const Plan& plan, int64_t most, int64_t most_of_long, absl::Duration work) const;
+  // The number of matrices of a batch for the device that is quickest at bounds.most, of those that take the work. It is
+  // a multiple of the plan's group, as the bounds are. They take no longer than bounds.work, as predicted. Where one
+  // group takes longer than half of that, they are those within twice its time, up to most_of_long. There may always be
+  // as many as a lane computes at once. A device that computes one matrix on a part of it computes several at once.
+  int64_t matrices_within(const Plan& plan, const BatchBounds& bounds) const;
 
-  // The times of `matrices` and of a batch of at most `most` on each healthy device; both numbers are multiples of the
-  // plan's group. `work`: as of matrices_within().
-  std::vector<DeviceCost> costs(const Plan& plan, int64_t matrices, int64_t most, absl::Duration work) const;
+  // The times of `matrices`, a multiple of the plan's group, and of a full batch on each healthy device.
+  std::vector<DeviceCost> costs(const Plan& plan, int64_t matrices, const BatchBounds& bounds) const;
 
   // The time after which `matrices` could be done that wait behind `ahead` others of the same plan, at best. Every run
   // is as short as it ever is, and all other waiting work is left aside. `divisible`: they may be spread over devices.
@@ -180,7 +187,7 @@ class DevicePool final : public DeviceMonitor {
   struct DeviceEntry {
     explicit DeviceEntry(std::unique_ptr<Device> d)
         : device(std::move(d)),
-          costs(device->info().kind == DeviceKind::kHost ? &Plan::host_method : &Plan::method),
+          costs(device->info().kind == DeviceKind::kHost ? &Plan::host_method : &Plan::method, device->info().at_once),
           load(device->info().lanes, device->info().relief_lanes, device->info().side_lanes) {}
 
     const std::unique_ptr<Device> device;

@@ -19,7 +19,7 @@ class HostDevice final : public Device {
     info_.name = absl::StrCat("host:", index);
     info_.ordinal = index;
     info_.instruction_set = svdserve::name(engine_.simd());
-    info_.threads = engine_.threads();
+    info_.threads = info_.at_once = engine_.threads();
     info_.lanes = 1;  // one batch already uses every thread of the arena
     info_.relief_lanes = 1;
     info_.side_lanes = kSideLanes;

@@ -69,6 +69,27 @@ TEST(Split, CutsByTheReplyWhereThatIsLarger) {
   EXPECT_EQ((*pieces)[0].count, 100);
 }
 
+// A GPU takes as long for one large matrix as for many: so a piece has many of them.
+TEST(Split, PiecesHaveSeveralLargeMatrices) {
+  const auto limits = [](int64_t matrices) { return PieceLimits{64 << 20, 1 << 24, kPieceBytes, 1, matrices}; };
+  const auto longest = [](const Batch& b, const PieceLimits& l) { return (*split(b, l))[0].count; };
+  const DataType type = DataType::kF64;
+  EXPECT_EQ(longest(batch(2, 2, 1 << 18, type), limits(kPieceMatrices)), 1 << 17);  // 4 MiB
+  EXPECT_EQ(longest(batch(128, 128, 256, type), limits(kPieceMatrices)), 32);       // the same
+  EXPECT_EQ(longest(batch(256, 256, 256, type), limits(kPieceMatrices)), 16);       // 8 MiB
+  EXPECT_EQ(longest(batch(512, 512, 64, type), limits(kPieceMatrices)), 16);        // 32 MiB
+  EXPECT_EQ(longest(batch(512, 512, 64, type), limits(50)), 16);                    // the same
+  EXPECT_EQ(longest(batch(512, 512, 64, type), limits(8)), 8);
+  EXPECT_EQ(longest(batch(512, 512, 64, type), limits(0)), 2);
+  // Batches of one share messages likewise.
+  const std::vector<Group> groups(20, Group{batch(512, 512, 1, type)});
+  PieceLimits shared = limits(kPieceMatrices);
+  shared.max_groups = 4096;
+  EXPECT_EQ(pack(groups, shared, {})->size(), 2u);
+  shared.piece_matrices = 0;
+  EXPECT_EQ(pack(groups, shared, {})->size(), 20u);
+}
+
 TEST(Split, PiecesDifferByOneAtMost) {
   const auto pieces = split(batch(1, 1, 11, DataType::kF64), {1 << 20, 3, 1 << 20});
   ASSERT_TRUE(pieces.ok());

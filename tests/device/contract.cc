@@ -176,8 +176,9 @@ class Contract {
   }
 
   // Larger ones, of which long double references take minutes: vectors that are right bound the errors of values, too.
-  void test_order(int64_t order, DType dtype) {
-    shape_ = std::string(name(dtype)) + " " + std::to_string(order) + "x" + std::to_string(order);
+  // They have the same bits in a batch of more than a GPU computes at once.
+  void test_order(int64_t order, DType dtype, Method method) {
+    shape_ = std::string(name(dtype)) + " " + std::to_string(order) + "x" + std::to_string(order) + " " + name(method);
     worst_ = {};
     std::vector<Sample> samples;
     for (const Kind kind : {Kind::kNormal, Kind::kColumnGraded, Kind::kLowRank}) {
@@ -186,10 +187,20 @@ class Contract {
     const auto count = static_cast<int64_t>(samples.size());
     const Problem problem{order, order, dtype, Order::kRowMajor};
     const auto bytes = pack_samples(samples, Order::kRowMajor);
-    const Plan thin = plan_of(problem, {.vectors = Vectors::kThin, .certificate = true});
+    const Plan thin = plan_of(problem, {.method = method, .vectors = Vectors::kThin, .certificate = true});
     const PlanesResult vectors = run(thin, bytes.data(), count);
     for (int64_t i = 0; i < count; ++i) judge_vectors(thin, samples[static_cast<size_t>(i)], vectors, i);
     print_worst(count);
+    constexpr int64_t kTimes = 50;
+    std::vector<std::byte> repeated;
+    for (int64_t i = 0; i < kTimes; ++i) repeated.insert(repeated.end(), bytes.begin(), bytes.end());
+    const PlanesResult many = run(thin, repeated.data(), kTimes * count);
+    for (const Plane plane : {Plane::kValues, Plane::kLeft, Plane::kRight}) {
+      const auto &few = vectors.planes[index_of(plane)], &all = many.planes[index_of(plane)];
+      for (size_t at = 0; at < all.size(); at += few.size()) {
+        if (std::memcmp(all.data() + at, few.data(), few.size()) != 0) fail("other bits in a large batch");
+      }
+    }
   }
 
   // Lines that are zero or repeat others are done within the sweeps of other matrices, values alone, too.
@@ -603,7 +614,8 @@ int main_of(int argc, char** argv) {
       for (const Method method : {Method::kAuto, Method::kJacobi}) contract.test_hermitian(k, dtype, method);
     }
     for (const int64_t order : {256, 257, 512}) {
-      if (!small) contract.test_order(order, dtype);
+      if (small) continue;
+      for (const Method method : {Method::kAuto, Method::kJacobi}) contract.test_order(order, dtype, method);
     }
   }
   if (!small) contract.test_growth(20);

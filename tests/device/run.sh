@@ -8,7 +8,7 @@
 # Parts that run by name alone:
 #   few                         U, S and V of few matrices, by AUTO and JACOBI: by themselves and six batches at once
 #   eigh                        eigenvectors through the service, by AUTO and JACOBI, of one caller and of 16
-#   midsize                     singular values of 256x256 and 512x512 through the service, likewise
+#   midsize                     singular values of 256x256 and 512x512 through the service, of one caller, of 4 and of 16
 #   connections                 16 to 128 of them beside the echo
 #   windows                     --call-window-bytes
 #   narrow                      operands of 16-bit numbers beside f32 and c64
@@ -91,18 +91,20 @@ service() {
   stop
 }
 
-# by_methods PROBLEM DTYPE ROUNDS SHAPE..: through a server with default flags, by one caller and by 16, AUTO and JACOBI in
-# turns.
+# by_methods PROBLEM DTYPE ROUNDS LOADS SHAPE..: through a server with default flags, AUTO and JACOBI in turns. A load is
+# CALLERS:MIB, of each caller's requests.
 by_methods() {
-  local problem=$1 dtype=$2 rounds=$3 round shape callers method duration=2s warmup=1s
-  shift 3
+  local problem=$1 dtype=$2 rounds=$3 loads=$4 round shape load callers method duration=2s warmup=1s
+  shift 4
   start svdserve --metrics-listen=
   for round in $(seq "$rounds"); do
     for shape; do
-      for callers in 1 16; do
+      for load in $loads; do
+        callers=${load%:*}
         for method in auto jacobi; do
-          bench "$problem $shape $dtype, $method, $callers callers, round $round" --problem "$problem" --method "$method" \
-            --shape "$shape" --dtype "$dtype" --request-bytes 16777216 --concurrency "$callers" --connections "$callers"
+          bench "$problem $shape $dtype, $method, $callers of ${load#*:} MiB, round $round" --problem "$problem" \
+            --method "$method" --shape "$shape" --dtype "$dtype" --request-bytes $((${load#*:} << 20)) \
+            --concurrency "$callers" --connections "$callers"
         done
       done
     done
@@ -396,8 +398,8 @@ soak() {
       host) "$bin/device_host_bench" ;;
       service) service ;;
       few) "$bin/device_vectors_bench" 64x64,128x128 few ;;
-      eigh) by_methods eigh f64 2 64x64 128x128 ;;
-      midsize) by_methods svd f64 2 256x256 512x512 ;;
+      eigh) by_methods eigh f64 2 '1:16 16:16' 64x64 128x128 ;;
+      midsize) by_methods svd f64 2 '1:16 1:128 4:16 16:16' 256x256 512x512 ;;
       connections) connections ;;
       windows) windows ;;
       narrow) narrow ;;

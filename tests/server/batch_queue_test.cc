@@ -34,7 +34,7 @@ std::shared_ptr<Job> make_job(int64_t count, int key = 0, const Peer& peer = "")
 // A queue whose batches are not bounded by time, and what its users do with it.
 struct TestQueue : BatchQueue {
   explicit TestQueue(const BatchLimits& limits = {})
-      : TestQueue(limits, [](const Plan&, int64_t most, int64_t, absl::Duration) { return most; }) {}
+      : TestQueue(limits, [](const Plan&, const BatchBounds& bounds) { return bounds.most; }) {}
   TestQueue(const BatchLimits& limits, PieceOf piece_of) : BatchQueue(limits, std::move(piece_of)) {}
   ~TestQueue() {  // everything leaves it
     while (!empty()) finish(take_next());
@@ -147,8 +147,8 @@ TEST(BatchQueue, ShareBeyondTheLimitsIsSplitItself) {
 
 TEST(BatchQueue, PiecesAreCutByTime) {
   constexpr absl::Duration kMatrix = absl::Microseconds(100);
-  TestQueue queue({}, [=](const Plan& plan, int64_t most, int64_t, absl::Duration work) {
-    return plan.tolerance > 0 ? std::min(most, work / kMatrix) : most;
+  TestQueue queue({}, [=](const Plan& plan, const BatchBounds& bounds) {
+    return plan.tolerance > 0 ? std::min(bounds.most, bounds.work / kMatrix) : bounds.most;
   });
   queue.add_job(make_job(100, 1));
   queue.add_job(make_job(100, 0));
@@ -166,8 +166,8 @@ TEST(BatchQueue, PiecesAreCutByTime) {
 TEST(BatchQueue, BatchesOfLongMatricesMayHaveMoreBytes) {
   BatchLimits limits;
   limits.max_bytes = 3 * kBytes;
-  TestQueue queue(limits, [](const Plan& plan, int64_t most, int64_t most_of_long, absl::Duration) {
-    return plan.tolerance > 0 ? most_of_long : most;
+  TestQueue queue(limits, [](const Plan& plan, const BatchBounds& bounds) {
+    return plan.tolerance > 0 ? bounds.most_of_long : bounds.most;
   });
   queue.add_job(make_job(96, 1));
   queue.add_job(make_job(7, 0));

@@ -82,6 +82,22 @@ TEST(CostTable, InterpolatesOverNumbersOfMatrices) {
   EXPECT_NEAR(micros(table.predict(plan, 4 * 65536).optimistic), truth(4 * 65536), 1);
 }
 
+// A device that computes 32 matrices in the time of one. Few that ran tell of one, and many do not.
+TEST(CostTable, FewerThanAreComputedAtOnceTakeAsLong) {
+  CostTable table(&Plan::method, 32);
+  const Plan plan = plan_of(100, 100);
+  observe_times(&table, plan, 3200, {100000});
+  EXPECT_NEAR(micros(table.predict(plan, 1).typical), 100000, 1);  // the least that anything took here
+  observe_times(&table, plan_of(4, 4), 1, {10});
+  for (const int64_t few : {1, 5, 32}) EXPECT_NEAR(micros(table.predict(plan, few).typical), 1010, 1) << few;
+  EXPECT_NEAR(micros(table.predict(plan, 64).typical), 2010, 1);
+  observe_times(&table, plan, 8, {900});
+  for (const int64_t few : {1, 5, 8}) EXPECT_NEAR(micros(table.predict(plan, few).typical), 900, 1) << few;
+  EXPECT_LT(micros(table.predict(plan, 1).optimistic), 130);  // it errs towards short
+  observe_times(&table, plan, 1, {870});
+  EXPECT_NEAR(micros(table.predict(plan, 1).typical), 870, 1);
+}
+
 TEST(CostTable, UnknownShapesBorrowFromTheNearest) {
   CostTable table;
   observe_times(&table, plan_of(4, 4), 1000, {100});

@@ -211,15 +211,15 @@ TEST(DeviceSideLanes, TakeWhatIsSoonerDoneThanHandedOver) {
 
 TEST_F(DeviceChoice, MatricesWithinATimeAreThoseOfTheQuickestDevice) {
   constexpr int64_t kMost = 1 << 20;
-  EXPECT_EQ(pool_->matrices_within(kPlan, 1000, 1000, absl::Milliseconds(4)), 1000);
-  const int64_t within = pool_->matrices_within(kPlan, kMost, 16 * kMost, absl::Milliseconds(4));
+  EXPECT_EQ(pool_->matrices_within(kPlan, {absl::Milliseconds(4), 1000, 1000}), 1000);
+  const int64_t within = pool_->matrices_within(kPlan, {absl::Milliseconds(4), kMost, 16 * kMost});
   EXPECT_NEAR(static_cast<double>(within), 4000 / 0.06, 1000);  // 60 us a thousand there
   const Plan groups = [] {
     Plan plan = kPlan;
     plan.outputs.group = 7;
     return plan;
   }();
-  EXPECT_EQ(pool_->matrices_within(groups, 7 * kMost, 7 * kMost, absl::Milliseconds(4)) % 7, 0);
+  EXPECT_EQ(pool_->matrices_within(groups, {absl::Milliseconds(4), 7 * kMost, 7 * kMost}) % 7, 0);
 }
 
 // A device that takes as long for many matrices as for one gets many; one that does not gets what takes twice as long.
@@ -238,13 +238,57 @@ TEST_F(DeviceChoice, WhereOneMatrixTakesLongerThanTheTimeSeveralGoTogether) {
       pool_->release(lane);
     }
   };
-  const auto within = [&](int64_t most = 64) { return pool_->matrices_within(large, most, 64, absl::Milliseconds(4)); };
+  const auto within = [&](int64_t most = 64) {
+    return pool_->matrices_within(large, {absl::Milliseconds(4), most, 64});
+  };
   teach(1, absl::Milliseconds(30));
   teach(64, absl::Milliseconds(40));
   EXPECT_EQ(within(), 64);
   EXPECT_EQ(within(4), 64);  // more bytes than other batches may have
   for (int i = 0; i < 40; ++i) teach(64, absl::Milliseconds(30 * 64));
   EXPECT_EQ(within(), 2);
+}
+
+// A GPU that computes 33 matrices in the time of one, beside a host that is quicker at one and may take none of them. The
+// sizes of batches do not depend on how many matrices the first ones had, nor on the host.
+TEST(BatchesOfAGpu, HaveAsManyLongMatricesAsItComputesAtOnce) {
+  const Plan large = *make_plan({512, 512, DType::kF64, Order::kRowMajor}, {}).plan;
+  const Plan middle = *make_plan({256, 256, DType::kF64, Order::kRowMajor}, {}).plan;
+  const BatchBounds bounds{absl::Milliseconds(4), 4, 64};
+  for (const int64_t first : {1, 2, 8, 64}) {
+    FakeClock clock;
+    CountingRecorder recorder;
+    const auto host = std::make_shared<FakeDeviceControl>(), gpu = std::make_shared<FakeDeviceControl>();
+    std::vector<std::unique_ptr<Device>> devices;
+    devices.push_back(std::make_unique<FakeDevice>("host:0", 1, host));
+    devices.push_back(std::make_unique<FakeDevice>("cuda:0", 1, gpu, DeviceKind::kCuda, 0, 0, 33));
+    DevicePool pool(std::move(devices), &clock, &recorder);
+    const auto teach = [&](const Plan& plan, int64_t count, absl::Duration took) {
+      gpu->fail([&clock, took] {
+        clock.advance(took);
+        return DeviceOutcome{absl::OkStatus(), false, true, {}};
+      });
+      const HostSegment segment{nullptr, count, {}, nullptr};
+      const std::atomic<bool> cancel{false};
+      const Lane lane = *DevicePool::Placement(&pool).place(plan, count, {0});
+      pool.execute(lane, plan, {&segment, 1}, &cancel);
+      pool.release(lane);
+    };
+    teach(kPlan, 1, absl::Microseconds(10));
+    teach(large, first, absl::Milliseconds(20));
+    EXPECT_GE(pool.matrices_within(large, bounds), 33) << first;
+    // Each takes as long, if more of them than it computes at once.
+    for (int i = 0; i < 40; ++i) {
+      teach(large, 33, absl::Milliseconds(20));
+      teach(large, 64, absl::Milliseconds(60));
+    }
+    EXPECT_GE(pool.matrices_within(large, bounds), 33) << first;
+    EXPECT_LT(pool.matrices_within(large, bounds), 64) << first;
+    // Those that take no time go by bytes, and as many as are computed at once.
+    EXPECT_EQ(pool.matrices_within(kPlan, {absl::Milliseconds(4), 1000, 16000}), 1000);
+    teach(middle, 33, absl::Milliseconds(1));
+    EXPECT_EQ(pool.matrices_within(middle, {absl::Milliseconds(4), 16, 256}), 33);
+  }
 }
 
 TEST_F(DeviceChoice, EarliestDoneIsNeverOfAnIdleDevice) {

@@ -87,7 +87,7 @@ class FakeDeviceControl {
 class FakeDevice final : public Device {
  public:
   FakeDevice(std::string name, int lanes, std::shared_ptr<FakeDeviceControl> control,
-             DeviceKind kind = DeviceKind::kHost, int side_lanes = 0, int relief_lanes = 0)
+             DeviceKind kind = DeviceKind::kHost, int side_lanes = 0, int relief_lanes = 0, int at_once = 1)
       : control_(std::move(control)) {
     info_.name = std::move(name);
     info_.kind = kind;
@@ -95,6 +95,7 @@ class FakeDevice final : public Device {
     info_.lanes = lanes;
     info_.side_lanes = side_lanes;
     info_.relief_lanes = relief_lanes;
+    info_.at_once = at_once;
   }
 
   const DeviceInfo& info() const override { return info_; }

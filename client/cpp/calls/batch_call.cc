@@ -133,8 +133,7 @@ void BatchCall::ask_limits() {
 
 void BatchCall::cut() {
   // The limits may have been forgotten again by another call that ran into them.
-  const PieceLimits limits = core_.limits().value_or(
-      PieceLimits{core_.options().max_message_bytes, INT64_MAX, core_.options().piece_bytes, 0});
+  const PieceLimits limits = core_.limits().value_or(core_.default_limits());
   Result<std::vector<Message>> messages = pack(groups_, limits, compute_);
   if (messages.ok()) {
     std::lock_guard lock(mutex_);

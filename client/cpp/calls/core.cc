@@ -18,12 +18,13 @@ ClientOptions checked(ClientOptions o) {
   o.connections = std::max(o.connections, 1);
   o.pieces_in_flight = std::max(o.pieces_in_flight, 1);
   o.max_message_bytes = std::clamp<int64_t>(o.max_message_bytes, kMessageBytesFixed, INT32_MAX);
-  o.piece_bytes = std::clamp<int64_t>(o.piece_bytes, 1, o.max_message_bytes);
+  if (o.piece_bytes.has_value()) o.piece_bytes = std::clamp<int64_t>(*o.piece_bytes, 1, o.max_message_bytes);
   return o;
 }
 
 size_t keep_bytes(const ClientOptions& o) {
-  return static_cast<size_t>((o.pieces_in_flight + 1) * std::min(o.piece_bytes, o.max_message_bytes));
+  return static_cast<size_t>((o.pieces_in_flight + 1) *
+                             std::min(o.piece_bytes.value_or(kPieceBytes), o.max_message_bytes));
 }
 
 // Waits until `until`; false as soon as a stop is requested.
@@ -131,15 +132,24 @@ std::optional<PieceLimits> Core::limits() const {
   return limits_;
 }
 
+PieceLimits Core::default_limits() const {
+  const auto servers = static_cast<int64_t>(replicas_.size());
+  const int64_t matrices = options_.piece_bytes.has_value() ? 0 : std::max<int64_t>(kPieceMatrices / servers, 1);
+  return {options_.max_message_bytes, INT64_MAX, options_.piece_bytes.value_or(kPieceBytes), 0, matrices};
+}
+
 void Core::remember_limits(const ServerLimits& limits) {
-  const int64_t message_bytes = std::min(options_.max_message_bytes, limits.max_message_bytes);
+  PieceLimits both = default_limits();
+  both.max_message_bytes = std::min(both.max_message_bytes, limits.max_message_bytes);
+  both.max_matrices = limits.max_matrices;
+  both.max_groups = limits.max_groups;
   std::lock_guard lock(mutex_);
-  limits_ = PieceLimits{message_bytes, limits.max_matrices, options_.piece_bytes, limits.max_groups};
+  limits_ = both;
 }
 
 void Core::remember_default_limits() {
   std::lock_guard lock(mutex_);
-  limits_ = PieceLimits{options_.max_message_bytes, INT64_MAX, options_.piece_bytes, 0};
+  limits_ = default_limits();
 }
 
 void Core::forget_limits_after(const Status& status) {

@@ -74,6 +74,7 @@ class Core {
   std::optional<PieceLimits> limits() const;
   void remember_limits(const ServerLimits& limits);  // as to_server_info() checked them
   // For a server that does not say: this client's own.
+  PieceLimits default_limits() const;
   void remember_default_limits();
   void forget_limits_after(const Status& status);
 

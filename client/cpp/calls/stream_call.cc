@@ -43,7 +43,7 @@ Result<std::optional<uint64_t>> StreamCall::submit(const Batch& batch, const Com
   const Result<MatrixSizes> sizes = matrix_sizes(batch, compute);
   if (!sizes.ok()) return sizes.status();
   if (Status s = fetch_limits(core_, {{}, options_.call.stop}, deadline_); !s.ok()) return s;
-  PieceLimits limits = core_.limits().value_or(PieceLimits{core_.options().max_message_bytes, INT64_MAX, 0, 0});
+  PieceLimits limits = core_.limits().value_or(core_.default_limits());
   limits.piece_bytes = limits.max_message_bytes;
   const Result<Split> pieces = split(batch, limits, compute);
   if (!pieces.ok()) return pieces.status();

@@ -183,6 +183,11 @@ int64_t reply_bytes(const Batch& batch, const MatrixSizes& sizes, const ComputeO
   return sizes.result_bytes + product({each, sizes.group});
 }
 
+// The bytes wished for of matrices that have so many each, of the larger of request and reply.
+int64_t wished_bytes(const PieceLimits& limits, int64_t matrix_bytes) {
+  return std::max(limits.piece_bytes, std::min(product({limits.piece_matrices, matrix_bytes}), kLargestPieceBytes));
+}
+
 // The size of a message so far.
 struct Load {
   int64_t request_bytes = 0, reply_bytes = 0, matrices = 0, groups = 0;
@@ -192,7 +197,8 @@ struct Load {
             groups + more.groups};
   }
   bool fits(const PieceLimits& limits) const {
-    const int64_t room = std::min(limits.max_message_bytes - kMessageBytesFixed, limits.piece_bytes);
+    const int64_t bytes_of_matrix = std::max(request_bytes, reply_bytes) / std::max<int64_t>(matrices, 1);
+    const int64_t room = std::min(limits.max_message_bytes - kMessageBytesFixed, wished_bytes(limits, bytes_of_matrix));
     return std::max(request_bytes, reply_bytes) <= room && matrices <= limits.max_matrices &&
            groups <= std::max<int64_t>(limits.max_groups, 1);
   }
@@ -215,7 +221,7 @@ Result<Split> split(const Batch& batch, const PieceLimits& limits, const Compute
     return invalid("matrices.data", what + " needs " + std::to_string(larger) + " bytes, a message has room for " +
                                         std::to_string(std::max<int64_t>(room, 0)));
   }
-  const int64_t wished = std::clamp<int64_t>(limits.piece_bytes, 1, std::max<int64_t>(room, 1));
+  const int64_t wished = std::clamp<int64_t>(wished_bytes(limits, larger / group), 1, std::max<int64_t>(room, 1));
   const int64_t most = std::clamp<int64_t>(wished / larger, 1, std::max<int64_t>(limits.max_matrices / group, 1));
   const int64_t groups = batch.count / group;
   const int64_t pieces = groups / most + (groups % most != 0 ? 1 : 0);

@@ -16,7 +16,9 @@ struct PieceLimits {
   int64_t max_matrices = 0;       // of a request
   int64_t piece_bytes = 0;        // wished for, of the larger of request and reply
   int64_t max_groups = 0;         // batches of a request
+  int64_t piece_matrices = 0;     // wished for, where they have more than piece_bytes and up to kLargestPieceBytes
 };
+inline constexpr int64_t kPieceBytes = 4 << 20, kLargestPieceBytes = 32 << 20, kPieceMatrices = 16;
 
 struct Piece {
   int64_t first = 0;  // index of its first matrix in the batch
@@ -52,7 +54,7 @@ struct MatrixSizes {
 };
 Result<MatrixSizes> matrix_sizes(const Batch& batch, const ComputeOptions& compute = {});
 
-// The fewest pieces of at most piece_bytes (but at least one group each) that respect the limits. Fails where a single
+// The fewest pieces of at most the wished size (but at least one group each) that respect the limits. Fails where a single
 // group does not fit a message.
 Result<Split> split(const Batch& batch, const PieceLimits& limits, const ComputeOptions& compute = {});
 

@@ -11,9 +11,10 @@ namespace {
 
 // A run below this is copied: to ask whether it is pinned costs as much.
 constexpr uint64_t kLeastInPlaceBytes = 256 * 1024;
-// The workspace to which a slot may grow for matrices side by side, and for vectors by bidiagonalization. It is enough for
-// the operands that fit a slot. Both take nearly as long for fewer matrices.
-constexpr uint64_t kLargeWorkspace = uint64_t{256} << 20;
+// Bytes of operands, results and workspace to which a slot may grow for matrices side by side and by rows. Few of them take
+// nearly as long as one on each multiprocessor.
+constexpr uint64_t kLargeOperands = uint64_t{128} << 20, kLargeResults = uint64_t{288} << 20;
+constexpr uint64_t kLargeWorkspace = uint64_t{1} << 30;
 
 // Operands of a batch, in a segment.
 struct Operands {
@@ -55,32 +56,6 @@ void for_each_plane(const Plan& plan, int64_t count, F f) {
   }
 }
 
-// Operands of all runs to the slot's byte `at`. Pinned runs from where they are; the others are gathered in the slot's
-// pinned memory first, neighbours together. copy(from, to, bytes) enqueues a copy from host memory.
-template <class Runs, class IsPinned, class Copy>
-int upload_operands(const Runs& runs, const Operands& operands, IsPinned is_pinned, std::byte* staging, size_t at,
-                    Copy copy) {
-  size_t done = at, gathered = 0;  // bytes: enqueued, and those that lie in the slot behind them
-  const auto enqueue = [&](const void* from, size_t bytes) {
-    const int e = bytes == 0 ? 0 : copy(from, done, bytes);
-    done += bytes;
-    return e;
-  };
-  for (const auto& run : runs) {
-    const std::byte* const from = operands.of(*run.segment, run.first);
-    const size_t bytes = static_cast<size_t>(run.count) * operands.bytes;
-    if (!is_pinned(run)) {
-      std::memcpy(staging + done + gathered, from, bytes);
-      gathered += bytes;
-      continue;
-    }
-    int e = enqueue(staging + done, std::exchange(gathered, 0));
-    if (e == 0) e = enqueue(from, bytes);
-    if (e != 0) return e;
-  }
-  return enqueue(staging + done, gathered);
-}
-
 }  // namespace
 
 CudaStatus DeviceApi::status(int error, const char* what) const {
@@ -90,10 +65,11 @@ CudaStatus DeviceApi::status(int error, const char* what) const {
 
 // Results may be a quarter larger than operands (values, a status a matrix); what gives more of them fills a slot with
 // fewer matrices. The workspace lets every method but BISECTION of the smallest matrices fill a slot.
-CudaLane::CudaLane(DeviceApi api, uint64_t slot_bytes, Traffic* traffic)
+CudaLane::CudaLane(DeviceApi api, uint64_t slot_bytes, int multiprocessors, Traffic* traffic)
     : api_(api),
       traffic_(traffic),
-      size_{slot_bytes, kCountBytes + slot_bytes + slot_bytes / 4 + 256, 2 * slot_bytes} {}
+      size_{slot_bytes, kCountBytes + slot_bytes + slot_bytes / 4 + 256, 2 * slot_bytes},
+      multiprocessors_(multiprocessors) {}
 
 CudaLane::~CudaLane() {
   if (dead_) return;
@@ -114,46 +90,30 @@ CudaStatus CudaLane::allocate() {
   for (Slot& slot : slots_) {
     if (int e = api_->create_stream(d, &slot.stream); e != 0) return api_.status(e, "creating a stream");
     if (int e = api_->create_event(d, &slot.event); e != 0) return api_.status(e, "creating an event");
+    for (const auto& [memory, bytes] : {std::pair(&slot.pinned_in, size_.in), {&slot.pinned_out, size_.out}}) {
+      if (int e = api_->allocate_pinned(bytes, memory); e != 0) return api_.status(e, "allocating pinned memory");
+    }
     if (CudaStatus status = grow(&slot, size_); !status.ok()) return status;
   }
   return {};
 }
 
-// Makes the buffers of a free slot at least so large. After an error the slot has the smaller ones, or none.
+// Makes the device memory of a free slot at least so large. After an error the slot has less, or none.
 CudaStatus CudaLane::grow(Slot* slot, const SlotSize& size) {
   const int d = api_.device();
-  const auto device_memory = [&](void** memory, uint64_t* has, uint64_t bytes) {
+  const auto grown = [&](void** memory, uint64_t* has, uint64_t bytes) -> CudaStatus {
+    if (bytes <= *has) return {};
     if (*memory != nullptr) api_->release(d, std::exchange(*memory, nullptr));
     traffic_->allocated.fetch_sub(std::exchange(*has, 0), std::memory_order_relaxed);
     const int error = api_->allocate(d, bytes, memory);
     if (error == 0) traffic_->allocated.fetch_add(*has = bytes, std::memory_order_relaxed);
     return api_.status(error, "allocating device memory");
   };
-  const auto pinned_memory = [&](void** memory, uint64_t bytes) {
-    if (*memory != nullptr) api_->release_pinned(std::exchange(*memory, nullptr));
-    return api_.status(api_->allocate_pinned(bytes, memory), "allocating pinned memory");
-  };
-  CudaStatus status;
-  if (size.in > slot->size.in) {
-    slot->size.in = 0;
-    if (status = pinned_memory(&slot->pinned_in, size.in); !status.ok()) return status;
-    if (status = device_memory(&slot->device_in, &slot->on_device.in, size.in); !status.ok()) return status;
-    slot->size.in = size.in;
-  }
-  if (size.out > slot->size.out) {
-    slot->size.out = 0;
-    if (status = pinned_memory(&slot->pinned_out, size.out); !status.ok()) return status;
-    if (status = device_memory(&slot->device_out, &slot->on_device.out, size.out); !status.ok()) return status;
-    slot->size.out = size.out;
-  }
-  if (size.workspace > slot->size.workspace) {
-    slot->size.workspace = 0;
-    if (status = device_memory(&slot->workspace, &slot->on_device.workspace, size.workspace); !status.ok()) {
-      return status;
-    }
-    slot->size.workspace = size.workspace;
-  }
-  return {};
+  SlotSize* const has = &slot->on_device;
+  CudaStatus status = grown(&slot->device_in, &has->in, size.in);
+  if (status.ok()) status = grown(&slot->device_out, &has->out, size.out);
+  if (status.ok()) status = grown(&slot->workspace, &has->workspace, size.workspace);
+  return status;
 }
 
 CudaLane::SlotSize CudaLane::size_of(const Plan& plan, int64_t count) const {
@@ -167,7 +127,11 @@ int64_t CudaLane::matrices_per_piece(const Plan& plan) const {
   const int64_t group = plan.outputs.group;
   int64_t groups = static_cast<int64_t>(size_.in / (operand_bytes(plan) * static_cast<uint64_t>(group)));
   SlotSize most = size_;
-  if (is_side_by_side(plan) || is_by_rows(plan)) most.workspace = std::max(most.workspace, kLargeWorkspace);
+  if (is_side_by_side(plan) || is_by_rows(plan)) {
+    groups = std::max(groups, (multiprocessors_ + group - 1) / group);
+    most = {std::max(most.in, kLargeOperands), std::max(most.out, kLargeResults),
+            std::max(most.workspace, kLargeWorkspace)};
+  }
   while (groups > 1 && !most.holds(size_of(plan, groups * group))) groups = groups * 7 / 8;
   return std::max<int64_t>(groups, 1) * group;
 }
@@ -194,20 +158,100 @@ bool CudaLane::planes_are_pinned(const Run& run, const Plan& plan) const {
   return all;
 }
 
-CudaStatus CudaLane::upload(Slot* slot, const Plan& plan) {
-  std::byte* const staging = static_cast<std::byte*>(slot->pinned_in);
-  std::byte* const device = static_cast<std::byte*>(slot->device_in);
-  const Piece& piece = slot->piece;
-  const auto copy = [&](const void* from, size_t to, size_t bytes) {
-    return api_->copy_to_device(api_.device(), device + to, from, bytes, slot->stream);
-  };
-  int e = upload_operands(
-      piece.runs, matrices_of(plan), [](const Run& run) { return run.pinned; }, staging, 0, copy);
-  if (e == 0 && plan.starting_vectors) {
-    e = upload_operands(
-        piece.runs, starting_vectors_of(plan), [](const Run& run) { return run.start_pinned; }, staging,
-        starting_vectors_at(plan, piece.count), copy);
+// Up to `most` matrices from `place` on, which moves behind them.
+CudaLane::Piece CudaLane::next_piece(const Plan& plan, absl::Span<const HostSegment> segments, int64_t most,
+                                     Place* place) const {
+  Piece piece;
+  while (place->segment < segments.size() && piece.count < most) {
+    const HostSegment& segment = segments[place->segment];
+    const int64_t take = std::min(segment.count - place->matrix, most - piece.count);
+    if (take > 0) piece.runs.push_back(make_run(segment, place->matrix, take, plan));
+    piece.count += take;
+    place->matrix += take;
+    if (place->matrix == segment.count) *place = {place->segment + 1, 0};
   }
+  const bool is_one = piece.runs.size() == 1 && piece.runs.front().pinned;
+  if (is_one && planes_are_pinned(piece.runs.front(), plan)) {
+    piece.results = Results::kInPlace;
+  } else if (size_of(plan, piece.count).out > size_.out) {
+    piece.results = Results::kOnDevice;
+  }
+  return piece;
+}
+
+// Copies to the slot's operands, one behind the other. Pinned bytes go from where they are. Others are gathered in the
+// slot's pinned memory, neighbours together. It waits for them where that has no more room.
+class CudaLane::Upload {
+ public:
+  Upload(const CudaLane& lane, Slot* slot) : api_(lane.api_), room_(lane.size_.in), slot_(*slot) {}
+
+  // The next bytes go to byte `at`, which is not before the last ones.
+  int move_to(uint64_t at) {
+    const int e = flush();
+    to_ = at;
+    return e;
+  }
+  int pinned(const std::byte* from, uint64_t bytes) {
+    const int e = flush();
+    return e == 0 ? enqueue(from, bytes) : e;
+  }
+  int other(const std::byte* from, uint64_t bytes) {
+    while (bytes > 0) {
+      if (gathered_ == room_) {
+        if (const int e = start_again(); e != 0) return e;
+      }
+      const uint64_t part = std::min(bytes, room_ - gathered_);
+      std::memcpy(gathered() + gathered_, from, part);
+      gathered_ += part;
+      from += part;
+      bytes -= part;
+    }
+    return 0;
+  }
+  // Enqueues what was gathered.
+  int flush() {
+    const uint64_t first = std::exchange(enqueued_, gathered_);
+    return gathered_ == first ? 0 : enqueue(gathered() + first, gathered_ - first);
+  }
+
+ private:
+  std::byte* gathered() const { return static_cast<std::byte*>(slot_.pinned_in); }
+  int enqueue(const void* from, uint64_t bytes) {
+    std::byte* const to = static_cast<std::byte*>(slot_.device_in) + std::exchange(to_, to_ + bytes);
+    return api_->copy_to_device(api_.device(), to, from, bytes, slot_.stream);
+  }
+  int start_again() {
+    int e = flush();
+    if (e == 0) e = api_->record(api_.device(), slot_.event, slot_.stream);
+    if (e == 0) e = api_->wait(api_.device(), slot_.event);
+    gathered_ = enqueued_ = 0;
+    return e;
+  }
+
+  const DeviceApi api_;
+  const uint64_t room_;
+  const Slot& slot_;
+  uint64_t to_ = 0;                       // in device_in
+  uint64_t gathered_ = 0, enqueued_ = 0;  // of pinned_in
+};
+
+CudaStatus CudaLane::upload(Slot* slot, const Plan& plan) {
+  const Piece& piece = slot->piece;
+  Upload upload(*this, slot);
+  int e = 0;
+  const auto add = [&](const Operands& operands, bool Run::*pinned) {
+    for (const Run& run : piece.runs) {
+      const std::byte* const from = operands.of(*run.segment, run.first);
+      const uint64_t bytes = static_cast<uint64_t>(run.count) * operands.bytes;
+      if (e == 0) e = run.*pinned ? upload.pinned(from, bytes) : upload.other(from, bytes);
+    }
+  };
+  add(matrices_of(plan), &Run::pinned);
+  if (plan.starting_vectors) {
+    if (e == 0) e = upload.move_to(starting_vectors_at(plan, piece.count));
+    add(starting_vectors_of(plan), &Run::start_pinned);
+  }
+  if (e == 0) e = upload.flush();
   traffic_->uploaded.fetch_add(static_cast<uint64_t>(piece.count) * operand_bytes(plan), std::memory_order_relaxed);
   return api_.status(e, "uploading matrices");
 }
@@ -216,9 +260,6 @@ CudaStatus CudaLane::start(Slot* slot, const Plan& plan) {
   const int d = api_.device();
   const Piece& piece = slot->piece;
   const uint64_t results = result_bytes_in_slot(plan, piece.count);
-  if (const SlotSize size = size_of(plan, piece.count); !size_.holds(size)) {
-    if (CudaStatus status = grow(slot, size); !status.ok()) return status;
-  }
   if (CudaStatus status = upload(slot, plan); !status.ok()) return status;
   std::byte* const out = static_cast<std::byte*>(slot->device_out);
   if (int e = api_->clear(d, out, kCountBytes, slot->stream); e != 0) return api_.status(e, "clearing counts");
@@ -232,76 +273,99 @@ CudaStatus CudaLane::start(Slot* slot, const Plan& plan) {
   for_each_plane(plan, piece.count,
                  [&](Plane plane, uint64_t, uint64_t at) { batch.planes[plane] = out + kCountBytes + at; });
   if (int e = api_->launch(d, &plan, &batch, slot->stream); e != 0) return api_.status(e, "launching kernels");
-  int e = 0;
-  if (piece.results_in_place) {
-    e = api_->copy_to_host(d, slot->pinned_out, out, kCountBytes, slot->stream);
+  if (CudaStatus status = download(slot, plan); !status.ok()) return status;
+  return api_.status(api_->record(d, slot->event, slot->stream), "recording an event");
+}
+
+// Enqueues the copies of counts, and of results that are not to stay on the device.
+CudaStatus CudaLane::download(Slot* slot, const Plan& plan) {
+  const int d = api_.device();
+  const Piece& piece = slot->piece;
+  const std::byte* const out = static_cast<const std::byte*>(slot->device_out);
+  const uint64_t results = piece.results == Results::kOnDevice ? 0 : result_bytes_in_slot(plan, piece.count);
+  const bool in_place = piece.results == Results::kInPlace;
+  int e = api_->copy_to_host(d, slot->pinned_out, out, kCountBytes + (in_place ? 0 : results), slot->stream);
+  if (in_place) {
     const PlanePointers to = planes_of(piece.runs.front(), plan);
     for_each_plane(plan, piece.count, [&](Plane plane, uint64_t bytes, uint64_t at) {
       if (e == 0 && to[plane] != nullptr) {
         e = api_->copy_to_host(d, to[plane], out + kCountBytes + at, bytes, slot->stream);
       }
     });
-  } else {
-    e = api_->copy_to_host(d, slot->pinned_out, out, kCountBytes + results, slot->stream);
   }
-  if (e != 0) return api_.status(e, "downloading results");
   traffic_->downloaded.fetch_add(kCountBytes + results, std::memory_order_relaxed);
-  return api_.status(api_->record(d, slot->event, slot->stream), "recording an event");
+  return api_.status(e, "downloading results");
 }
 
-// The statuses, which are of interest only where they are not all OK.
-CudaStatus CudaLane::fetch_statuses(Slot* slot, uint64_t result_bytes) {
+// Bytes of device_out to memory that is not pinned, through pinned memory.
+CudaStatus CudaLane::fetch(Slot* slot, uint64_t from, void* to, uint64_t bytes) {
   const int d = api_.device();
-  const uint64_t at = kCountBytes + result_bytes, bytes = static_cast<uint64_t>(slot->piece.count);
-  int e = api_->copy_to_host(d, static_cast<std::byte*>(slot->pinned_out) + at,
-                             static_cast<std::byte*>(slot->device_out) + at, bytes, slot->stream);
-  if (e == 0) e = api_->record(d, slot->event, slot->stream);
-  if (e == 0) e = api_->wait(d, slot->event);
+  for (uint64_t done = 0, part = 0; done < bytes; done += part) {
+    part = std::min(bytes - done, size_.out);
+    int e = api_->copy_to_host(d, slot->pinned_out, static_cast<std::byte*>(slot->device_out) + from + done, part,
+                               slot->stream);
+    if (e == 0) e = api_->record(d, slot->event, slot->stream);
+    if (e == 0) e = api_->wait(d, slot->event);
+    if (e != 0) return api_.status(e, "downloading results");
+    std::memcpy(static_cast<std::byte*>(to) + done, slot->pinned_out, part);
+  }
   traffic_->downloaded.fetch_add(bytes, std::memory_order_relaxed);
-  return api_.status(e, "downloading statuses");
+  return {};
 }
 
-// Waits for the slot's piece and hands it out; the slot is free afterwards.
-CudaStatus CudaLane::finish(Slot* slot, const Plan& plan, ConvergenceReport* report) {
-  if (int e = api_->wait(api_.device(), slot->event); e != 0) return api_.status(e, "computing");
-  const Piece piece = std::exchange(slot->piece, Piece{});
-  const uint64_t results = result_bytes_in_slot(plan, piece.count);
+// The results of a computed piece to its runs.
+CudaStatus CudaLane::hand_out(Slot* slot, const Plan& plan) {
+  const Piece& piece = slot->piece;
+  if (piece.results == Results::kInPlace) return {};
+  const bool on_device = piece.results == Results::kOnDevice;
   const std::byte* const out = static_cast<const std::byte*>(slot->pinned_out);
-  uint64_t exceptions[kMatrixStatuses];
-  std::memcpy(exceptions, out, sizeof(exceptions));
-  const uint64_t not_ok = std::accumulate(exceptions + 1, exceptions + kMatrixStatuses, uint64_t{0});
-  const bool all_ok = not_ok == 0;
-  if (!all_ok) {
-    slot->piece.count = piece.count;
-    // After an error the slot is not free: abandon() waits for what was enqueued.
-    if (CudaStatus status = fetch_statuses(slot, results); !status.ok()) return status;
-    slot->piece = Piece{};
-  }
+  CudaStatus status;
   int64_t done = 0;
   for (const Run& run : piece.runs) {
-    if (!piece.results_in_place) {
-      const PlanePointers to = planes_of(run, plan);
-      for_each_plane(plan, piece.count, [&](Plane plane, uint64_t, uint64_t at) {
-        const std::byte* const from = out + kCountBytes + at + plane_bytes(plan, plane, done);
-        if (to[plane] != nullptr) std::memcpy(to[plane], from, plane_bytes(plan, plane, run.count));
-      });
-    }
-    if (run.segment->statuses != nullptr) {
-      MatrixStatus* const to = run.segment->statuses + run.first;
-      if (all_ok) {
-        std::fill_n(to, run.count, MatrixStatus::kOk);
+    const PlanePointers to = planes_of(run, plan);
+    for_each_plane(plan, piece.count, [&](Plane plane, uint64_t, uint64_t at) {
+      const uint64_t from = kCountBytes + at + plane_bytes(plan, plane, done),
+                     bytes = plane_bytes(plan, plane, run.count);
+      if (to[plane] == nullptr || !status.ok()) return;
+      if (on_device) {
+        status = fetch(slot, from, to[plane], bytes);
       } else {
-        std::memcpy(to, out + kCountBytes + results + done, static_cast<size_t>(run.count));
+        std::memcpy(to[plane], out + from, bytes);
       }
-    }
+    });
     done += run.count;
+  }
+  return status;
+}
+
+// Waits for the slot's piece and hands it out; the slot is free afterwards. After an error it is not: abandon() waits for
+// what was enqueued.
+CudaStatus CudaLane::finish(Slot* slot, const Plan& plan, ConvergenceReport* report) {
+  if (int e = api_->wait(api_.device(), slot->event); e != 0) return api_.status(e, "computing");
+  uint64_t exceptions[kMatrixStatuses];
+  std::memcpy(exceptions, slot->pinned_out, sizeof(exceptions));
+  if (CudaStatus status = hand_out(slot, plan); !status.ok()) return status;
+  const int64_t count = slot->piece.count;
+  const uint64_t not_ok = std::accumulate(exceptions + 1, exceptions + kMatrixStatuses, uint64_t{0});
+  std::vector<MatrixStatus> statuses(not_ok == 0 ? 0 : static_cast<size_t>(count));  // of no interest where all are OK
+  if (not_ok != 0) {
+    const uint64_t at = kCountBytes + result_bytes_in_slot(plan, count);
+    if (CudaStatus status = fetch(slot, at, statuses.data(), statuses.size()); !status.ok()) return status;
+  }
+  const Piece piece = std::exchange(slot->piece, Piece{});
+  const MatrixStatus* next = statuses.data();
+  for (const Run& run : piece.runs) {
+    MatrixStatus* const to = run.segment->statuses;
+    if (to != nullptr && not_ok == 0) std::fill_n(to + run.first, run.count, MatrixStatus::kOk);
+    if (to != nullptr && not_ok != 0) std::copy_n(next, run.count, to + run.first);
+    next += not_ok == 0 ? 0 : run.count;
   }
   report->non_finite += static_cast<int64_t>(exceptions[static_cast<int>(MatrixStatus::kNonFinite)]);
   report->not_converged += static_cast<int64_t>(exceptions[static_cast<int>(MatrixStatus::kNotConverged)]);
   report->out_of_range += static_cast<int64_t>(exceptions[static_cast<int>(MatrixStatus::kOutOfRange)]);
   report->by_qr += static_cast<int64_t>(exceptions[static_cast<int>(MatrixStatus::kByQr)]);
   report->near_defective += static_cast<int64_t>(exceptions[static_cast<int>(MatrixStatus::kNearDefective)]);
-  report->ok += piece.count - static_cast<int64_t>(not_ok);
+  report->ok += count - static_cast<int64_t>(not_ok);
   return {};
 }
 
@@ -310,7 +374,8 @@ CudaStatus CudaLane::finish(Slot* slot, const Plan& plan, ConvergenceReport* rep
 CudaOutcome CudaLane::execute(const Plan& plan, absl::Span<const HostSegment> segments,
                               const std::atomic<bool>* cancel) {
   CudaOutcome outcome;
-  const int64_t most = matrices_per_piece(plan);
+  const int64_t group = plan.outputs.group;
+  int64_t most = matrices_per_piece(plan);
   const auto fail = [&](CudaStatus status) {
     abandon();
     status.sticky = context_is_dead();
@@ -318,32 +383,24 @@ CudaOutcome CudaLane::execute(const Plan& plan, absl::Span<const HostSegment> se
     return outcome;
   };
   int next = 0;  // slot
-  size_t s = 0;
-  int64_t first = 0;  // of segment s
-  while (s < segments.size()) {
+  Place place;
+  while (true) {
     if (cancel != nullptr && cancel->load(std::memory_order_relaxed)) {
       abandon();
       return outcome;  // not completed
     }
-    Piece piece;
-    for (; s < segments.size() && piece.count < most; first = 0, ++s) {
-      const int64_t left = segments[s].count - first;
-      if (left == 0) continue;
-      const int64_t take = std::min(left, most - piece.count);
-      piece.runs.push_back(make_run(segments[s], first, take, plan));
-      piece.count += take;
-      if (take < left) {
-        first += take;
-        break;
-      }
-    }
+    const Place first = place;
+    Piece piece = next_piece(plan, segments, most, &place);
     if (piece.count == 0) break;
     Slot& slot = slots_[next];
     if (slot.piece.count > 0) {
       if (CudaStatus status = finish(&slot, plan, &outcome.execution.report); !status.ok()) return fail(status);
     }
-    if (piece.runs.size() == 1 && piece.runs.front().pinned) {
-      piece.results_in_place = planes_are_pinned(piece.runs.front(), plan);
+    if (CudaStatus status = grow(&slot, size_of(plan, piece.count)); !status.ok()) {
+      if (!status.out_of_memory() || piece.count == group) return fail(status);
+      most = std::max<int64_t>(piece.count / group / 2, 1) * group;  // others have the memory
+      place = first;
+      continue;
     }
     slot.piece = std::move(piece);
     if (CudaStatus status = start(&slot, plan); !status.ok()) return fail(status);

@@ -1,5 +1,6 @@
-// A lane of one GPU: slots of pinned and device memory with a stream each, allocated once. A batch goes through them
-// piece by piece: while one slot computes, the next uploads and the one before downloads.
+// A lane of one GPU: slots of pinned and device memory with a stream each. A batch goes through them piece by piece: while
+// one slot computes, the next uploads and the one before downloads. Device memory grows for large matrices, so that a
+// piece has one for each multiprocessor. Pinned memory does not: what is larger passes it in parts.
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_DOOR_CUDA_LANE_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_DOOR_CUDA_LANE_H_
 
@@ -37,7 +38,8 @@ struct Traffic {
 // Thread-compatible.
 class CudaLane {
  public:
-  CudaLane(DeviceApi api, uint64_t slot_bytes, Traffic* traffic);
+  // multiprocessors: of the GPU.
+  CudaLane(DeviceApi api, uint64_t slot_bytes, int multiprocessors, Traffic* traffic);
   // Frees everything, unless the context died.
   ~CudaLane();
   CudaLane(const CudaLane&) = delete;
@@ -55,11 +57,22 @@ class CudaLane {
     int64_t count;
     bool pinned, start_pinned;  // the matrices, and their starting vectors: uploaded from where they are
   };
+  // Where the results of a piece are once it is computed.
+  enum class Results : uint8_t {
+    kInPlace,   // where they belong, which is pinned: of one run
+    kPinned,    // in the slot's pinned memory
+    kOnDevice,  // which are more than that has room for
+  };
   // The contents of a slot.
   struct Piece {
     std::vector<Run> runs;
     int64_t count = 0;
-    bool results_in_place = false;  // one run, whose results are pinned: downloaded to where they belong
+    Results results = Results::kPinned;
+  };
+  // The next matrix of a batch.
+  struct Place {
+    size_t segment = 0;
+    int64_t matrix = 0;  // of the segment
   };
   // Bytes of a slot's buffers.
   struct SlotSize {
@@ -67,36 +80,40 @@ class CudaLane {
     bool holds(const SlotSize& size) const { return size.in <= in && size.out <= out && size.workspace <= workspace; }
   };
   struct Slot {
-    SlotSize size{};
     CUstream_st* stream = nullptr;
     CUevent_st* event = nullptr;
-    void* pinned_in = nullptr;
-    void* pinned_out = nullptr;
+    void* pinned_in = nullptr;   // size_.in
+    void* pinned_out = nullptr;  // size_.out
     void* device_in = nullptr;
     void* device_out = nullptr;  // exception counts, planes, statuses
     void* workspace = nullptr;
     SlotSize on_device{};  // what device_in, device_out and workspace have
     Piece piece;           // empty: the slot is free
   };
+  class Upload;
   static constexpr int kSlots = 3;
   static constexpr uint64_t kCountBytes = 8 * sizeof(uint64_t);  // kMatrixStatuses, and aligned planes after them
 
   SlotSize size_of(const Plan& plan, int64_t count) const;
   CudaStatus grow(Slot* slot, const SlotSize& size);
   int64_t matrices_per_piece(const Plan& plan) const;
+  Piece next_piece(const Plan& plan, absl::Span<const HostSegment> segments, int64_t most, Place* place) const;
   Run make_run(const HostSegment& segment, int64_t first, int64_t count, const Plan& plan) const;
   static PlanePointers planes_of(const Run& run, const Plan& plan);
   bool planes_are_pinned(const Run& run, const Plan& plan) const;
   CudaStatus upload(Slot* slot, const Plan& plan);
   CudaStatus start(Slot* slot, const Plan& plan);
+  CudaStatus download(Slot* slot, const Plan& plan);
   CudaStatus finish(Slot* slot, const Plan& plan, ConvergenceReport* report);
-  CudaStatus fetch_statuses(Slot* slot, uint64_t result_bytes);
+  CudaStatus hand_out(Slot* slot, const Plan& plan);
+  CudaStatus fetch(Slot* slot, uint64_t from, void* to, uint64_t bytes);
   void abandon();
   bool context_is_dead();
 
   const DeviceApi api_;
   Traffic* const traffic_;
-  const SlotSize size_;  // of every slot at the start
+  const SlotSize size_;  // of every slot at the start, and of its pinned memory
+  const int multiprocessors_;
   Slot slots_[kSlots];
   bool dead_ = false;
 };

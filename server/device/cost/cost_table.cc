@@ -81,7 +81,10 @@ double CostTable::interpolate(const Shape& shape, double count, Quantile q) cons
     const double batch = q == kTypical ? 0 : least_[q];
     return batch + (last.time[q] - batch) * count / last.mean_count;
   }
-  if (count <= first.mean_count) return least_[q] + (first.time[q] - least_[q]) * count / first.mean_count;
+  if (count <= first.mean_count) {
+    if (q == kTypical) count = std::max(count, std::min(static_cast<double>(at_once_), first.mean_count));
+    return least_[q] + (first.time[q] - least_[q]) * count / first.mean_count;
+  }
   const auto above = std::find_if(shape.cells.begin(), shape.cells.end(),
                                   [count](const Cell& cell) { return cell.mean_count > count; });
   const Cell& below = *(above - 1);

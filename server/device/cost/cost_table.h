@@ -5,7 +5,7 @@
 // a tolerance, how many sweeps, and the outputs besides values. Each such cell keeps its last 32 runs; their median is
 // the typical time, their 10th percentile the optimistic one. Between octaves the time is interpolated. Below them it
 // shrinks with the number of matrices towards the least time that anything took here. That stands for the cost of a
-// batch as such. A shape that never ran, or not with nearly as many matrices, borrows the runs of the one that is
+// batch as such. The typical time of fewer matrices than are computed at once is that of as many. A shape that never ran, or not with nearly as many matrices, borrows the runs of the one that is
 // nearest by work (work_estimate.h). Many small matrices, or few, tell more of each other across shapes than of
 // themselves across a factor of a thousand. A device that never ran anything is taken for one core at 2 flops a
 // nanosecond.
@@ -36,8 +36,8 @@ struct CostEstimate {
 
 class CostTable {
  public:
-  // method: by which the device computes a plan, &Plan::method or &Plan::host_method.
-  explicit CostTable(Method Plan::*method = &Plan::method) : method_(method) {}
+  // method: by which the device computes a plan, &Plan::method or &Plan::host_method. at_once: DeviceInfo::at_once.
+  explicit CostTable(Method Plan::*method = &Plan::method, int64_t at_once = 1) : method_(method), at_once_(at_once) {}
 
   // The time of `count` >= 1 matrices on an otherwise idle device.
   CostEstimate predict(const Plan& plan, int64_t count) const;
@@ -97,6 +97,7 @@ class CostTable {
   double interpolate(const Shape& shape, double count, Quantile quantile) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   Method Plan::*const method_;
+  const int64_t at_once_;
   mutable Mutex mu_;
   absl::flat_hash_map<Key, Shape> shapes_ ABSL_GUARDED_BY(mu_);
   uint64_t runs_ ABSL_GUARDED_BY(mu_) = 0;

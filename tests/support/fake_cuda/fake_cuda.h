@@ -83,6 +83,8 @@ class Control {
   virtual void set_schedule(Schedule schedule) = 0;
   // Sets the bytes of workspace that the fake asks for; they decide how many matrices a piece has.
   virtual void set_workspace_per_matrix(uint64_t bytes) = 0;
+  // Devices that are opened from now on have so many; 1 after reset().
+  virtual void set_multiprocessors(int multiprocessors) = 0;
   // The n-th call from now fails, n >= 1.
   virtual void plan_fault(Call call, int n, Fault fault) = 0;
   // Lets the call that hangs go on.
@@ -111,18 +113,19 @@ inline MatrixStatus status_of(const void* matrix) {
   return first > kMarked && first <= kMarked + 3 ? static_cast<MatrixStatus>(first - kMarked) : MatrixStatus::kOk;
 }
 
-// `values_bytes` bytes that depend on every byte of the matrix.
-inline void compute(const void* matrix, size_t matrix_bytes, const void* start, size_t start_bytes, void* values,
-                    size_t values_bytes) {
+// `bytes` of a matrix's part of a plane, which depend on every byte of the matrix.
+inline void compute(const void* matrix, size_t matrix_bytes, const void* start, size_t start_bytes, void* part,
+                    size_t bytes, Plane plane = Plane::kValues) {
   uint64_t hash = 14695981039346656037u;
-  const auto add = [&](const void* operand, size_t bytes) {
+  const auto add = [&](const void* operand, size_t size) {
     const auto* const from = static_cast<const uint8_t*>(operand);
-    for (size_t i = 0; i < bytes; ++i) hash = (hash ^ from[i]) * 1099511628211u;
+    for (size_t i = 0; i < size; ++i) hash = (hash ^ from[i]) * 1099511628211u;
   };
   add(matrix, matrix_bytes);
   add(start, start_bytes);
-  auto* const to = static_cast<uint8_t*>(values);
-  for (size_t i = 0; i < values_bytes; ++i) {
+  add(&plane, sizeof(plane));
+  auto* const to = static_cast<uint8_t*>(part);
+  for (size_t i = 0; i < bytes; ++i) {
     hash = hash * 6364136223846793005u + 1442695040888963407u;
     to[i] = static_cast<uint8_t>(hash >> 56);
   }

@@ -1,6 +1,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -63,6 +64,7 @@ class Fake final : public Control {
     copies_.clear();
     schedule_ = Schedule::kEager;
     workspace_per_matrix_ = 64;
+    multiprocessors_ = 1;
     std::fill(std::begin(calls_), std::end(calls_), 0);
     fault_at_ = 0;
     dead_ = false;
@@ -82,6 +84,14 @@ class Fake final : public Control {
   void set_workspace_per_matrix(uint64_t bytes) override {
     const std::lock_guard lock(mutex_);
     workspace_per_matrix_ = bytes;
+  }
+  void set_multiprocessors(int multiprocessors) override {
+    const std::lock_guard lock(mutex_);
+    multiprocessors_ = multiprocessors;
+  }
+  int multiprocessors() const {
+    const std::lock_guard lock(mutex_);
+    return multiprocessors_;
   }
   void plan_fault(Call call, int n, Fault fault) override {
     const std::lock_guard lock(mutex_);
@@ -129,24 +139,33 @@ class Fake final : public Control {
       if (const int error = enter(Call::kLaunch, &lock); error != 0) return error;
       const Problem p = plan.problem;
       const auto count = static_cast<uint64_t>(b.count);
-      const uint64_t value = plane_bytes(plan, Plane::kValues, 1), start = starting_bytes(plan);
-      const bool legal = b.count > 0 && in_device(b.matrices, count * stored_bytes(p)) &&
-                         (start == 0 || in_device(b.starting_vectors, count * start)) &&
-                         (start == 0 || aligned(b.starting_vectors, 2 * value_bytes(p.dtype))) &&
-                         in_device(b.planes[Plane::kValues], count * value) &&
-                         (b.statuses == nullptr || in_device(b.statuses, count)) &&
-                         in_device(b.exception_counts, kMatrixStatuses * sizeof(uint64_t)) &&
-                         in_device(b.workspace, count * workspace_per_matrix_) &&
-                         aligned(b.matrices, stored_bytes(p) / static_cast<size_t>(p.rows * p.cols)) &&
-                         aligned(b.planes[Plane::kValues], value_bytes(p.dtype)) && aligned(b.exception_counts, 8) &&
-                         aligned(b.workspace, kDeviceAlignment);
+      const uint64_t start = starting_bytes(plan);
+      std::array<uint64_t, kPlanes> parts{};  // bytes of a matrix
+      bool legal = true;
+      for (size_t i = 0; i < kPlanes; ++i) {
+        parts[i] = plane_bytes(plan, static_cast<Plane>(i), 1);
+        legal = legal && (parts[i] == 0 || in_device(b.planes.at[i], count * parts[i]));
+      }
+      legal = legal && b.count > 0 && in_device(b.matrices, count * stored_bytes(p)) &&
+              (start == 0 || in_device(b.starting_vectors, count * start)) &&
+              (start == 0 || aligned(b.starting_vectors, 2 * value_bytes(p.dtype))) &&
+              (b.statuses == nullptr || in_device(b.statuses, count)) &&
+              in_device(b.exception_counts, kMatrixStatuses * sizeof(uint64_t)) &&
+              in_device(b.workspace, count * workspace_per_matrix_) &&
+              aligned(b.matrices, stored_bytes(p) / static_cast<size_t>(p.rows * p.cols)) &&
+              aligned(b.planes[Plane::kValues], value_bytes(p.dtype)) && aligned(b.exception_counts, 8) &&
+              aligned(b.workspace, kDeviceAlignment);
       if (!legal) return illegal();
-      enqueue(stream, [p, b, value, start] {
+      enqueue(stream, [p, b, parts, start] {
         for (int64_t m = 0; m < b.count; ++m) {
           const auto* const matrix = static_cast<const char*>(b.matrices) + static_cast<size_t>(m) * stored_bytes(p);
-          compute(matrix, stored_bytes(p),
-                  static_cast<const char*>(b.starting_vectors) + static_cast<size_t>(m) * start, start,
-                  static_cast<char*>(b.planes[Plane::kValues]) + static_cast<size_t>(m) * value, value);
+          const auto* const from = static_cast<const char*>(b.starting_vectors) + static_cast<size_t>(m) * start;
+          for (size_t i = 0; i < kPlanes; ++i) {
+            if (parts[i] == 0) continue;
+            compute(matrix, stored_bytes(p), from, start,
+                    static_cast<char*>(b.planes.at[i]) + static_cast<size_t>(m) * parts[i], parts[i],
+                    static_cast<Plane>(i));
+          }
           const auto status = static_cast<uint8_t>(status_of(matrix));
           if (b.statuses != nullptr) b.statuses[m] = status;
           if (status != 0) ++b.exception_counts[status];
@@ -336,6 +355,7 @@ class Fake final : public Control {
   std::vector<const char*> copies_;  // their host sides
   Schedule schedule_ = Schedule::kEager;
   uint64_t workspace_per_matrix_ = 0;
+  int multiprocessors_ = 1;
   int64_t calls_[kCalls] = {};
   Call fault_call_ = Call::kWait;
   int64_t fault_at_ = 0;  // 0: none is planned
@@ -367,7 +387,7 @@ int device_info(int32_t device, SvdserveCudaDevice* info) {
   std::snprintf(info->uuid, sizeof(info->uuid), "GPU-00000000-0000-0000-0000-%012d", device);
   info->memory_bytes = uint64_t{1} << 30;
   info->compute_major = 9;
-  info->multiprocessors = 1;
+  info->multiprocessors = fake().multiprocessors();
   return 0;
 }
 const char* error_name(int error) {

@@ -13,7 +13,7 @@ from typing import Any, Callable
 import numpy as np
 
 from . import _arrays, _large, _proto
-from ._codec import Message, Operand, Result, messages
+from ._codec import Message, Operand, PieceSize, Result, messages
 from ._display.progress import OnProgress, Teller
 from ._narrow import narrow_type
 from ._query import MIMO_GRADIENTS, MIMO_NUMBERS, Mimo, Query, keyword, number, positive, snrs
@@ -37,7 +37,7 @@ class Call:
         """There is nothing to compute."""
         return all(operand.empty for operand, _ in self.results)
 
-    def plan(self, limits: Limits, piece_bytes: int,
+    def plan(self, limits: Limits, piece: PieceSize,
              on_progress: OnProgress | None) -> tuple[list[Message], list[_large.Factor]]:
         """The messages of small matrices, and the large ones, which have a call each.
 
@@ -58,7 +58,7 @@ class Call:
                 small.append((operand, result))
         if teller is not None:
             teller.matrices = len(factors)
-        return messages(small, self.query, limits, piece_bytes), factors
+        return messages(small, self.query, limits, piece), factors
 
     def in_the_callers_words(self) -> contextlib.AbstractContextManager[None]:
         """Has errors name the verb's keywords."""

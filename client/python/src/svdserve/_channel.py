@@ -19,7 +19,7 @@ from typing import Any
 import grpc
 
 from . import _large, _proto
-from ._codec import Request, Response
+from ._codec import PieceSize, Request, Response
 from ._query import Query
 from ._replicas import Rotation, Route
 from ._stack import Stack
@@ -28,7 +28,6 @@ from .values import Limits, RetryPolicy, Tls
 
 # Pieces of this size, this many in flight at once. While the server computes one, the next is on the wire and the one
 # after it is being packed. Larger pieces spend their time in page faults, smaller ones in the fixed cost of a call.
-DEFAULT_PIECE_BYTES = 4 << 20
 DEFAULT_IN_FLIGHT = 4
 
 _MOST_CONNECTIONS, _CPUS_OF_ONE = 4, 4  # a connection keeps several processors busy, on both sides
@@ -131,13 +130,14 @@ def _cpus() -> int:
 class ChannelSettings:
     """The checked arguments of a client's constructor."""
 
-    def __init__(self, address: str | Iterable[str] | None, tls: Tls | bool, retry: RetryPolicy | None, piece_bytes: int,
-                 max_in_flight: int, max_message_bytes: int, connections: int | None, silence_timeout: float | None) -> None:
+    def __init__(self, address: str | Iterable[str] | None, tls: Tls | bool, retry: RetryPolicy | None,
+                 piece_bytes: int | None, max_in_flight: int, max_message_bytes: int, connections: int | None,
+                 silence_timeout: float | None) -> None:
         self.addresses = addresses_of(address)
         if connections is None:
             connections = max(1, min(_MOST_CONNECTIONS, _cpus() // _CPUS_OF_ONE))
         for name, value in (("piece_bytes", piece_bytes), ("max_in_flight", max_in_flight), ("connections", connections)):
-            if value < 1:
+            if value is not None and value < 1:
                 raise ValueError(f"{name} is {value}, but must be at least 1")
         if not 1 <= max_message_bytes <= _LARGEST_MESSAGE_BYTES:
             raise ValueError(f"max_message_bytes is {max_message_bytes}, but must be 1 .. {_LARGEST_MESSAGE_BYTES}")
@@ -145,7 +145,7 @@ class ChannelSettings:
             raise ValueError(f"silence_timeout is {silence_timeout}, but must be above 0 seconds; None is for the default")
         self.address = ",".join(self.addresses)
         self.retry = retry or RetryPolicy()
-        self.piece_bytes = piece_bytes
+        self.piece = PieceSize(piece_bytes) if piece_bytes else PieceSize.of_servers(len(self.addresses))
         self.max_in_flight = max_in_flight * len(self.addresses)  # each server has its pieces
         self.connections = connections
         # Threads that send the pieces of a call. One copies into a message while another is inside the kernel.

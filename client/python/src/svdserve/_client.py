@@ -19,9 +19,8 @@ import numpy.typing as npt
 
 from . import _calls, _codec, _proto
 from ._arrays import A, Foreign
-from ._channel import (DEFAULT_IN_FLIGHT, DEFAULT_MESSAGE_BYTES, DEFAULT_PIECE_BYTES,
-                       ChannelSettings, Connections, Deadline, Stub, announcement, best_health, health_name, serves,
-                       small_request, there)
+from ._channel import (DEFAULT_IN_FLIGHT, DEFAULT_MESSAGE_BYTES, ChannelSettings, Connections, Deadline, Stub,
+                       announcement, best_health, health_name, serves, small_request, there)
 from ._display.progress import OnProgress, shown
 from ._query import Query
 from ._replicas import CHECK_PATIENCE, PauseAfter, Route, as_the_route_says
@@ -149,7 +148,9 @@ class Client:
             "127.0.0.1:50051". Several servers: a list of these, or "a:1,b:2". "dns:///host:port": all servers of the name.
         tls: False for plain text, True for TLS with gRPC's default trust, or a Tls with the files to use.
         retry: when to send a rejected request again; RetryPolicy() if None.
-        piece_bytes: the client sends a longer batch in pieces of about this many bytes.
+        piece_bytes: the client sends a longer batch in pieces of about this many bytes. None: 4 MiB, and up to 32 MiB where
+            16 matrices have more than 4 MiB. A GPU takes as long for one large matrix as for many. Several servers have
+            fewer matrices each.
         max_in_flight: the number of pieces of one call, or of its large matrices, that may be under way at once at each
             server. Large matrices of more than 16 MiB, results included, go fewer at once, from 32 MiB on one after the
             other.
@@ -177,7 +178,7 @@ class Client:
     """
 
     def __init__(self, address: str | Iterable[str] | None = None, *, tls: Tls | bool = False,
-                 retry: RetryPolicy | None = None, piece_bytes: int = DEFAULT_PIECE_BYTES,
+                 retry: RetryPolicy | None = None, piece_bytes: int | None = None,
                  max_in_flight: int = DEFAULT_IN_FLIGHT, max_message_bytes: int = DEFAULT_MESSAGE_BYTES,
                  connections: int | None = None, silence_timeout: float | None = None) -> None:
         self._settings = ChannelSettings(address, tls, retry, piece_bytes, max_in_flight, max_message_bytes, connections,
@@ -904,7 +905,7 @@ class Client:
         if not call.empty:
             with shown(progress) as on_progress, call.in_the_callers_words():
                 limits = self._limits or self._settings.bound(self.info(timeout=deadline.remaining()).limits)
-                messages, factors = call.plan(limits, self._settings.piece_bytes, on_progress)
+                messages, factors = call.plan(limits, self._settings.piece, on_progress)
                 self._compute(messages, call.query, deadline)
                 if factors:
                     self._compute_all_large(self._settings.stack(factors), deadline)

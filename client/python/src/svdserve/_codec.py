@@ -38,6 +38,8 @@ _RESPONSE_OVERHEAD = 4096  # the same of a response, as the server reckons
 _GROUP_OVERHEAD = 512  # of each group in either
 _STATUS_BYTES = 5  # a matrix may cost its response for its status, as the server reckons
 
+_PIECE_BYTES, _LARGEST_PIECE_BYTES, _PIECE_MATRICES = 4 << 20, 32 << 20, 16  # by default
+
 
 def length_delimited(field: int) -> bytes:
     """The tag of a field of the contract that has a length; the length and the bytes follow."""
@@ -175,6 +177,23 @@ class Response:
 
 
 @dataclasses.dataclass(frozen=True)
+class PieceSize:
+    """The size that pieces should have, of the larger of request and response."""
+
+    bytes: int
+    matrices: int = 0  #: that they should have where these are longer, up to _LARGEST_PIECE_BYTES
+
+    @classmethod
+    def of_servers(cls, servers: int) -> PieceSize:
+        """The default where a batch is shared among `servers`."""
+        return cls(_PIECE_BYTES, max(_PIECE_MATRICES // servers, 1))
+
+    def wished_bytes(self, matrix_bytes: int) -> int:
+        """The size for matrices of `matrix_bytes` each."""
+        return max(self.bytes, min(self.matrices * matrix_bytes, _LARGEST_PIECE_BYTES))
+
+
+@dataclasses.dataclass(frozen=True)
 class Piece:
     """Matrices start .. stop - 1 of an operand: those of one request."""
 
@@ -298,8 +317,8 @@ class Operand:
         matrix_bytes, response_bytes = self.sizes(query)
         return max(matrix_bytes + _REQUEST_OVERHEAD, response_bytes + _RESPONSE_OVERHEAD) <= limits.max_message_bytes
 
-    def pieces(self, limits: Limits, piece_bytes: int, query: Query = Query()) -> list[Piece]:
-        """Cuts the operand into requests of about `piece_bytes`, of the larger of request and response.
+    def pieces(self, limits: Limits, size: PieceSize, query: Query = Query()) -> list[Piece]:
+        """Cuts the operand into requests of about `size`, of the larger of request and response.
 
         They keep to the limits and to whole groups of the query.
 
@@ -319,7 +338,8 @@ class Operand:
                                    f"results, would exceed the server's limit of {limits.max_message_bytes} bytes a message")
         # Pieces of equal size: a short last one would cost a whole call.
         groups = self.count // group
-        wished = max(1, min(most, piece_bytes // (max(matrix_bytes, response_bytes - _STATUS_BYTES) * group)))
+        larger = max(matrix_bytes, response_bytes - _STATUS_BYTES)
+        wished = max(1, min(most, size.wished_bytes(larger) // (larger * group)))
         wanted = -(-groups // wished)
         bounds = [groups * i // wanted * group for i in range(wanted + 1)]
         return [Piece(start, stop) for start, stop in zip(bounds, bounds[1:])]
@@ -601,7 +621,7 @@ class Message:
             result.put(piece, answer)
 
 
-def messages(results: list[tuple[Operand, Result]], query: Query, limits: Limits, piece_bytes: int) -> list[Message]:
+def messages(results: list[tuple[Operand, Result]], query: Query, limits: Limits, size: PieceSize) -> list[Message]:
     """The requests that operands are sent in: those that are cut in pieces, one each; small neighbours in one as groups.
 
     Raises InvalidArgument if a matrix alone is too large for the limits.
@@ -621,10 +641,11 @@ def messages(results: list[tuple[Operand, Result]], query: Query, limits: Limits
         if operand.empty:
             continue
         to_send, to_receive = operand.sizes(query)
-        for piece in operand.pieces(limits, piece_bytes, query):
+        for piece in operand.pieces(limits, size, query):
             count = piece.stop - piece.start
             mine = count * to_send + _GROUP_OVERHEAD, count * to_receive + _GROUP_OVERHEAD
-            if together and (max(sent + mine[0], received + mine[1]) > min(room, max(piece_bytes, 1)) or
+            larger = max(sent + mine[0], received + mine[1])
+            if together and (larger > min(room, size.wished_bytes(larger // (matrices + count))) or
                              matrices + count > limits.max_matrices or len(together) >= max(limits.max_groups, 1)):
                 close()
             together.append((operand, piece, result))

@@ -14,9 +14,8 @@ import grpc.aio
 
 from . import _calls, _codec, _proto
 from ._aio_verbs import VERBS, AsyncVerbs
-from ._channel import (DEFAULT_IN_FLIGHT, DEFAULT_MESSAGE_BYTES, DEFAULT_PIECE_BYTES,
-                       ChannelSettings, Connections, Deadline, Stub, announcement, best_health, health_name, serves,
-                       small_request)
+from ._channel import (DEFAULT_IN_FLIGHT, DEFAULT_MESSAGE_BYTES, ChannelSettings, Connections, Deadline, Stub,
+                       announcement, best_health, health_name, serves, small_request)
 from ._display.progress import OnProgress, shown
 from ._client import Client
 from ._query import Query
@@ -52,7 +51,7 @@ class AsyncClient(AsyncVerbs):
     """
 
     def __init__(self, address: str | Iterable[str] | None = None, *, tls: Tls | bool = False,
-                 retry: RetryPolicy | None = None, piece_bytes: int = DEFAULT_PIECE_BYTES,
+                 retry: RetryPolicy | None = None, piece_bytes: int | None = None,
                  max_in_flight: int = DEFAULT_IN_FLIGHT, max_message_bytes: int = DEFAULT_MESSAGE_BYTES,
                  connections: int | None = None, silence_timeout: float | None = None) -> None:
         self._settings = ChannelSettings(address, tls, retry, piece_bytes, max_in_flight, max_message_bytes, connections,
@@ -147,7 +146,7 @@ class AsyncClient(AsyncVerbs):
             with shown(progress) as wanted, call.in_the_callers_words():
                 on_progress = functools.partial(_run_in, loop, wanted) if callable(wanted) else wanted
                 limits = self._limits or self._settings.bound((await self.info(timeout=deadline.remaining())).limits)
-                messages, factors = call.plan(limits, self._settings.piece_bytes, on_progress)
+                messages, factors = call.plan(limits, self._settings.piece, on_progress)
                 await self._compute(messages, call.query, deadline)
                 if factors:
                     await self._compute_all_large(self._settings.stack(factors), deadline)

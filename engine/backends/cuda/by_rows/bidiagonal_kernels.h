@@ -1,4 +1,4 @@
-// U, S and V of k x k matrices by bidiagonalization, 33 <= k <= 256:
+// U, S and V of k x k matrices by bidiagonalization, 33 <= k <= 512:
 //
 //   reduce_kernel        A = Q B P^H              algorithms/blocks/bidiagonalize_in_registers.h, a grid of threads
 //   (row_kernels.h       B = U_B S V_B^T          algorithms/lanes/golub_kahan.h, and rows of U and V)
@@ -55,16 +55,15 @@ __global__ void __launch_bounds__(GridOfThreads<E, K>::kBlock)
   });
 }
 
-// Larger matrices, in the memory of rows, which come later: a thread block each.
-template <class E>
-using ReductionInMemory =
-    scalar::BidiagonalizeInMemory<BlockThreads, E, kLargestInMemory / 32, reduction_warps(sizeof(E))>;
+// Larger matrices, in the memory of rows, which come later: a thread block each. k <= K.
+template <class E, int K>
+using ReductionInMemory = scalar::BidiagonalizeInMemory<BlockThreads, E, K / 32, reduction_warps(sizeof(E), K)>;
 
-template <class E>
-__global__ void __launch_bounds__(ReductionInMemory<E>::kThreads, 1)
+template <class E, int K>
+__global__ void __launch_bounds__(ReductionInMemory<E, K>::kThreads, 1)
     reduce_in_memory_kernel(const SquareCall<typename E::Scalar> call, const SweptMemory<E, 2> memory) {
   using T = typename E::Scalar;
-  using Algorithm = ReductionInMemory<E>;
+  using Algorithm = ReductionInMemory<E, K>;
   using Whole = typename Algorithm::Whole;
   extern __shared__ __align__(16) unsigned char shared_bytes[];
   const int k = call.k;
@@ -113,24 +112,24 @@ void launch_reduce(Launch* launch, const SquareCall<typename E::Scalar>& call, c
   }
 }
 
-template <class E>
+template <class E, int K>
 void launch_reduce_in_memory(Launch* launch, const SquareCall<typename E::Scalar>& call,
                              const SweptMemory<E, 2>& memory) {
-  using Algorithm = ReductionInMemory<E>;
-  launch->operator()<reduce_in_memory_kernel<E>>(static_cast<unsigned>(call.count), Algorithm::kThreads,
-                                                 static_cast<int>(sizeof(typename Algorithm::Shared)), call, memory);
+  using Algorithm = ReductionInMemory<E, K>;
+  launch->operator()<reduce_in_memory_kernel<E, K>>(static_cast<unsigned>(call.count), Algorithm::kThreads,
+                                                    static_cast<int>(sizeof(typename Algorithm::Shared)), call, memory);
 }
 
-// Matrices that registers have no room for: those whose rows shared memory has no room for, either.
+// Matrices that registers have no room for: those whose rows shared memory has no room for, either. k <= K.
 static_assert(are_rows_in_shared(kLargestInGrid) && !are_rows_in_shared(kLargestInGrid + 1));
-template <class E>
+template <int K, class E>
 void decompose_in_memory(Launch* launch, const VectorsCall<E>& call, const SweptMemory<E, 2>& memory, int first_side,
                          int sides) {
   using T = typename E::Scalar;
   const SquareCall<T>& square = call.square;
   const int k = square.k;
-  launch_reduce_in_memory(launch, square, memory);
-  launch_windows<BidiagonalSweeps<E>>(launch, square, memory, first_side, sides);
+  launch_reduce_in_memory<E, K>(launch, square, memory);
+  launch_windows<K, BidiagonalSweeps<E>>(launch, square, memory, first_side, sides);
   launch->operator()<order_kernel<E>>(static_cast<unsigned>(square.count), kWindowBlock,
                                       k * static_cast<int>(sizeof(T)), square, memory);
   if (sides == 0) return;
@@ -145,7 +144,11 @@ void decompose_part(Launch* launch, const VectorsCall<E>& call, const SweptMemor
   const SquareCall<T>& square = call.square;
   const int first_side = call.x.data != nullptr ? 0 : 1;
   const int sides = (call.x.data != nullptr ? 1 : 0) + (call.y.data != nullptr ? 1 : 0);
-  if (!are_rows_in_shared(square.k)) return decompose_in_memory(launch, call, memory, first_side, sides);
+  if (!are_rows_in_shared(square.k)) {
+    constexpr int kMost = static_cast<int>(kLargestInMemory);
+    return square.k <= kMost / 2 ? decompose_in_memory<kMost / 2>(launch, call, memory, first_side, sides)
+                                 : decompose_in_memory<kMost>(launch, call, memory, first_side, sides);
+  }
   launch_reduce<E, kLeast>(launch, square, memory);
   launch_vectors<BidiagonalSweeps<E>>(launch, call, memory, first_side, sides);
   const int slot = finish_slot<T, Method::kBisection, 0>(square.k) * static_cast<int>(sizeof(T));

@@ -170,13 +170,13 @@ struct RowsOfBlock {
 // Rows of up to K elements. Each of some threads has reflect_bytes() of a reflector, and as much of a row or two.
 template <class E, int K>
 struct ReflectShape {
-  static constexpr int kSteps = reflect_bytes(sizeof(E)) / (static_cast<int>(sizeof(E)) * scalar::kRowStep);
+  static constexpr int kSteps = reflect_bytes(sizeof(E), K) / (static_cast<int>(sizeof(E)) * scalar::kRowStep);
   static constexpr int kThreads = K / (kSteps * scalar::kRowStep), kTeams = kReflectBlock / kThreads;
   using Rows = RowsOfBlock<E, kTeams*(E::kComplex ? 1 : 2)>;
 };
 
 template <class E, int kSides, int K>
-__global__ void __launch_bounds__(kReflectBlock, reflect_blocks(E::kComplex, sizeof(E)))
+__global__ void __launch_bounds__(kReflectBlock, reflect_blocks(E::kComplex, sizeof(E), K))
     reflect_rows_kernel(int k, const SweptMemory<E, kSides> memory, int first_side) {
   using L = typename E::Lane;
   using Shape = ReflectShape<E, K>;

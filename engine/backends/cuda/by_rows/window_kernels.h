@@ -313,17 +313,17 @@ __global__ void __launch_bounds__(kWindowBlock)
 
 // --- launching -----------------------------------------------------------------------------------------------------
 
-// A matrix a block, of which each thread makes a sweep.
-template <class Sweeps, class E>
+// A matrix a block, of which each thread makes a sweep. k <= K.
+template <int K, class Sweeps, class E>
 void launch_sweeps_at_once(Launch* launch, const SquareCall<typename E::Scalar>& call,
                            const SweptMemory<E, Sweeps::kSides>& memory, int round, bool is_last) {
   const int slot = sweep_slot(call.k) * static_cast<int>(sizeof(typename E::Scalar));
-  launch->operator()<sweep_kernel<E, Sweeps, WarpThreads<kSweepsAtOnce>>>(
-      static_cast<unsigned>(call.count), kSweepsAtOnce, slot, call, memory, round, is_last);
+  launch->operator()<sweep_kernel<E, Sweeps, WarpThreads<sweeps_at_once(K)>>>(
+      static_cast<unsigned>(call.count), sweeps_at_once(K), slot, call, memory, round, is_last);
 }
 
-// Rows of Q, then sweeps, their windows, and rows times these, for the sides from first_side on.
-template <class Sweeps, class E>
+// Rows of Q, then sweeps, their windows, and rows times these, for the sides from first_side on. k <= K.
+template <int K, class Sweeps, class E>
 void launch_windows(Launch* launch, const SquareCall<typename E::Scalar>& call,
                     const SweptMemory<E, Sweeps::kSides>& memory, int first_side, int sides) {
   using T = typename E::Scalar;
@@ -332,9 +332,9 @@ void launch_windows(Launch* launch, const SquareCall<typename E::Scalar>& call,
   const auto blocks = [&](int64_t of_matrix) {
     return dim3(static_cast<unsigned>(call.count * of_matrix), static_cast<unsigned>(y));
   };
-  if (sides > 0) launch_reflect<kLargestInMemory>(launch, k, call.count, memory, first_side, sides);
+  if (sides > 0) launch_reflect<K>(launch, k, call.count, memory, first_side, sides);
   for (int round = 0; round < rounds; ++round) {
-    launch_sweeps_at_once<Sweeps>(launch, call, memory, round, round + 1 == rounds);
+    launch_sweeps_at_once<K, Sweeps>(launch, call, memory, round, round + 1 == rounds);
     if (sides == 0) continue;
     if (round == 0) {
       launch->operator()<apply_phases_kernel<E, kSides>>(blocks(1), kWindowBlock, 0, k, memory, first_side);
