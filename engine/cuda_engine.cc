@@ -50,6 +50,8 @@ std::unique_ptr<CudaEngine> CudaEngine::open(const CudaEngineOptions& options, C
   auto impl = std::make_unique<Impl>(api);
   impl->description = {options.ordinal,    info.name,          info.uuid,           info.memory_bytes,
                        info.compute_major, info.compute_minor, info.multiprocessors};
+  constexpr uint64_t kShareOfSlots = 12;  // the server leaves a tenth to them, contexts and libraries
+  impl->traffic.room = info.memory_bytes / kShareOfSlots;
   const uint64_t slot_bytes = std::max(options.slot_bytes, kLeastSlotBytes);
   for (int i = 0; i < std::max(options.lanes, 1); ++i) {
     impl->lanes.push_back(std::make_unique<cuda::CudaLane>(api, slot_bytes, info.multiprocessors, &impl->traffic));

@@ -62,9 +62,10 @@ class CudaEngine {
 
   using Outcome = CudaOutcome;
   // As SvdEngine::execute(): blocks, asleep, until the values are written. A batch larger than a slot goes through the
-  // lane's slots one after the other, so that upload, computation and download of successive pieces overlap. A group of
-  // matrices that is larger than a slot makes the lane's slots grow. Segments
-  // in pinned memory are read and written in place, others are copied once into the lane's pinned memory.
+  // lane's slots one after the other, so that upload, computation and download of successive pieces overlap. The device
+  // memory of slots grows for a group of matrices that is larger. It also grows for large matrices, of which a piece has
+  // one for each multiprocessor. Segments in pinned memory are read and written in place, others are copied once through
+  // the lane's pinned memory.
   Outcome execute(int lane, const Plan& plan, absl::Span<const HostSegment> segments,
                   const std::atomic<bool>* cancel = nullptr);
 

@@ -136,13 +136,14 @@ constexpr absl::Duration kLongestHostHelp = absl::Microseconds(200);
 // whatever the lanes do.
 constexpr absl::Duration kHandOver = absl::Microseconds(5);
 
-// Whether the host takes work, of which it is predicted to take so long, beside a GPU. Both may share the parts of a
-// request only if they compute the same bits.
-bool helps_a_gpu(const Plan& plan, absl::Duration work) {
+bool is_host(const Device& device) { return device.info().kind == DeviceKind::kHost; }
+
+// Whether the device takes work that is predicted to take so long there. gpu_busy: a GPU takes work, too. Then both may
+// share the parts of a request only if they compute the same bits.
+bool takes(const Device& device, const Plan& plan, absl::Duration work, bool gpu_busy) {
+  if (!gpu_busy || !is_host(device)) return true;
   return work <= kLongestHostHelp && values_per_matrix(plan.problem) <= kLargestReproducible;
 }
-
-bool is_host(const Device& device) { return device.info().kind == DeviceKind::kHost; }
 
 }  // namespace
 
@@ -260,7 +261,7 @@ DevicePool::Candidate DevicePool::choose(const Plan& plan, int64_t matrices, abs
     if (!entry.healthy || contains(tried, d)) continue;
     Candidate here{d, false, entry.costs.predict(plan, matrices), {}, {}};
     here.has_lane = entry.load.free_lane(here.work.typical, now).has_value();
-    if (gpu_busy && is_host(*entry.device) && !helps_a_gpu(plan, here.work.typical)) continue;
+    if (!takes(*entry.device, plan, here.work.typical, gpu_busy)) continue;
     here.done = entry.load.backlog(now, here.work.typical) + here.work.typical +
                 std::max(absl::ZeroDuration(), entry.avoided_until - now);
     if (!ahead.empty()) here.done += ahead[static_cast<size_t>(d)];
@@ -371,7 +372,7 @@ int64_t DevicePool::matrices_within(const Plan& plan, const BatchBounds& bounds)
   for (const auto& entry : devices_) {
     if (!entry->healthy) continue;
     const absl::Duration here = entry->costs.predict(plan, bounds.most).typical;
-    if (here >= least || (gpu_busy && is_host(*entry->device) && !helps_a_gpu(plan, here))) continue;
+    if (here >= least || !takes(*entry->device, plan, here, gpu_busy)) continue;
     least = here;
     quickest = entry.get();
   }
@@ -403,12 +404,14 @@ absl::Duration DevicePool::earliest_done(const Plan& plan, int64_t matrices, int
   absl::Duration alone = absl::InfiniteDuration();  // on one device, with nothing before it in line
   const absl::Time now = clock_->now();
   MutexLock lock(&mu_);
+  const bool gpu_busy = gpu_at_work({}, now);
   for (const auto& entry : devices_) {
     if (!entry->healthy) continue;
+    const CostEstimate own = entry->costs.predict(plan, matrices);
+    if (!takes(*entry->device, plan, own.typical, gpu_busy)) continue;
     if (entry->load.idle()) return absl::ZeroDuration();
     const absl::Duration all = entry->costs.predict(plan, ahead + matrices).optimistic;
     if (all == absl::ZeroDuration()) return absl::ZeroDuration();  // it never ran here: nothing is known
-    const CostEstimate own = entry->costs.predict(plan, matrices);
     const absl::Duration backlog = entry->load.optimistic_backlog(now, own.typical);
     alone = std::min(alone, own.optimistic);
     paces.push_back({absl::ToDoubleSeconds(backlog), absl::ToDoubleSeconds(all) / n});

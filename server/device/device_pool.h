@@ -139,7 +139,7 @@ class DevicePool final : public DeviceMonitor {
 
   // The time after which `matrices` could be done that wait behind `ahead` others of the same plan, at best. Every run
   // is as short as it ever is, and all other waiting work is left aside. `divisible`: they may be spread over devices.
-  // Zero while a healthy device has nothing to do.
+  // Zero while a healthy device that takes the work has nothing to do.
   absl::Duration earliest_done(const Plan& plan, int64_t matrices, int64_t ahead, bool divisible) const;
 
   // Has the lane's own thread call work->Run(lane); not a side lane. The caller holds the lane and passes it on; `work`

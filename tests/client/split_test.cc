@@ -81,6 +81,9 @@ TEST(Split, PiecesHaveSeveralLargeMatrices) {
   EXPECT_EQ(longest(batch(512, 512, 64, type), limits(50)), 16);                    // the same
   EXPECT_EQ(longest(batch(512, 512, 64, type), limits(8)), 8);
   EXPECT_EQ(longest(batch(512, 512, 64, type), limits(0)), 2);
+  PieceLimits little_room = limits(kPieceMatrices);  // of the server
+  little_room.largest_piece_bytes = 9 << 20;
+  EXPECT_EQ(longest(batch(512, 512, 64, type), little_room), 4);
   // Batches of one share messages likewise.
   const std::vector<Group> groups(20, Group{batch(512, 512, 1, type)});
   PieceLimits shared = limits(kPieceMatrices);

@@ -587,6 +587,25 @@ TEST_P(CudaEngineTest, PiecesOfLargeMatricesHaveOneForEachMultiprocessor) {
   expect_quiet();
 }
 
+// The rest is for large matrices. A group that needs more has it.
+TEST_P(CudaEngineTest, SlotsGrowNoFurtherThanTheirShareOfMemory) {
+  control_.set_multiprocessors(20);
+  control_.set_memory_bytes(uint64_t{2040} << 20);  // 170 MiB for slots, which have 127 at the start
+  const Plan plan =
+      *make_plan({257, 256, DType::kF64, Order::kRowMajor}, {.method = Method::kJacobi, .vectors = Vectors::kThin})
+           .plan;
+  const auto engine = open();
+  const uint64_t before = engine->bytes_allocated();
+  const Batch batch(plan, {7, 1, 2, 25, 10}, 3);
+  batch.expect_done(engine->execute(0, plan, batch.segments()));
+  EXPECT_GT(engine->bytes_allocated(), before);
+  EXPECT_LE(engine->bytes_allocated(), uint64_t{170} << 20);
+  const Plan huge = plan_of({4096, 512, DType::kF64, Order::kRowMajor});
+  const Batch two(huge, {2});
+  two.expect_done(engine->execute(0, huge, two.segments()));
+  expect_quiet();
+}
+
 TEST_P(CudaEngineTest, LargePiecesAreReadAndWrittenInPlaceWherePinned) {
   control_.set_multiprocessors(20);
   const Plan plan = plan_of({300, 300, DType::kF64, Order::kRowMajor});

@@ -15,8 +15,8 @@ from svdserve.values import Limits
 OPTIONS = Query().encode()
 
 
-def limits(max_message_bytes=64 << 20, max_matrices=1 << 24):
-    return Limits(32, 16384, max_matrices, max_message_bytes, 1, 1, 1, 4096)
+def limits(max_message_bytes=64 << 20, max_matrices=1 << 24, max_inflight_bytes=1 << 32):
+    return Limits(32, 16384, max_matrices, max_message_bytes, 1, max_inflight_bytes, 1, 4096)
 
 
 def only_request(a, options=OPTIONS):
@@ -217,7 +217,13 @@ def test_pieces_have_several_large_matrices(k, count, servers, longest):
     alone = [_codec.Operand(np.zeros((1, k, k)))] * min(count, 100)
     sent = _codec.messages([(one, _codec.Result(one)) for one in alone], Query(), limits(), size)
     each = 8 * k * k + 512
-    assert len(sent) == -(-len(alone) // (size.wished_bytes(each) // each))
+    assert len(sent) == -(-len(alone) // (size.wished_bytes(each, limits()) // each))
+
+
+def test_pieces_leave_room_at_the_server():
+    operand = _codec.Operand(np.broadcast_to(np.zeros((512, 512)), (64, 512, 512)))
+    cut = operand.pieces(limits(max_inflight_bytes=72 << 20), PieceSize.of_servers(1))
+    assert max(p.stop - p.start for p in cut) == 4
 
 
 def test_pieces_hold_whole_groups():

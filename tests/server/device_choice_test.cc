@@ -304,6 +304,34 @@ TEST_F(DeviceChoice, EarliestDoneIsNeverOfAnIdleDevice) {
   EXPECT_LT(behind, absl::Microseconds(700));
 }
 
+// Beside a GPU the host takes no matrices of other bits there, so that it is idle tells nothing of them.
+TEST(EarliestDone, IsNotOfAHostThatDoesNotTakeTheWork) {
+  const Plan large = *make_plan({64, 64, DType::kF64, Order::kRowMajor}, {}).plan;
+  FakeClock clock;
+  CountingRecorder recorder;
+  const auto host = std::make_shared<FakeDeviceControl>(), gpu = std::make_shared<FakeDeviceControl>();
+  std::vector<std::unique_ptr<Device>> devices;
+  devices.push_back(std::make_unique<FakeDevice>("host:0", 1, host));
+  devices.push_back(std::make_unique<FakeDevice>("cuda:0", 1, gpu, DeviceKind::kCuda));
+  DevicePool pool(std::move(devices), &clock, &recorder);
+  gpu->fail([&clock] {
+    clock.advance(absl::Milliseconds(3));
+    return DeviceOutcome{absl::OkStatus(), false, true, {}};
+  });
+  const HostSegment segment{nullptr, 10, {}, nullptr};
+  const std::atomic<bool> cancel{false};
+  for (const Plan& plan : {kPlan, large}) {
+    const Lane lane = *DevicePool::Placement(&pool).place(plan, 10, {0});
+    pool.execute(lane, plan, {&segment, 1}, &cancel);
+    pool.release(lane);
+  }
+  EXPECT_EQ(pool.earliest_done(large, 10, 0, false), absl::ZeroDuration());  // the GPU is idle
+  const Lane held = *DevicePool::Placement(&pool).place(large, 10, {0});
+  EXPECT_GE(pool.earliest_done(large, 10, 0, false), absl::Milliseconds(6));
+  EXPECT_EQ(pool.earliest_done(kPlan, 1, 0, false), absl::ZeroDuration());
+  pool.release(held);
+}
+
 TEST_F(DeviceChoice, OfAShapeThatNeverRanNothingIsKnown) {
   place(1000), place(1000, {kFast});
   const Plan other = *make_plan({32, 32, DType::kF64, Order::kRowMajor}, {}).plan;

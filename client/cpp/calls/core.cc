@@ -143,6 +143,7 @@ void Core::remember_limits(const ServerLimits& limits) {
   both.max_message_bytes = std::min(both.max_message_bytes, limits.max_message_bytes);
   both.max_matrices = limits.max_matrices;
   both.max_groups = limits.max_groups;
+  both.largest_piece_bytes = std::min(both.largest_piece_bytes, limits.max_inflight_bytes / kInflightShare);
   std::lock_guard lock(mutex_);
   limits_ = both;
 }

@@ -185,7 +185,8 @@ int64_t reply_bytes(const Batch& batch, const MatrixSizes& sizes, const ComputeO
 
 // The bytes wished for of matrices that have so many each, of the larger of request and reply.
 int64_t wished_bytes(const PieceLimits& limits, int64_t matrix_bytes) {
-  return std::max(limits.piece_bytes, std::min(product({limits.piece_matrices, matrix_bytes}), kLargestPieceBytes));
+  return std::max(limits.piece_bytes,
+                  std::min(product({limits.piece_matrices, matrix_bytes}), limits.largest_piece_bytes));
 }
 
 // The size of a message so far.

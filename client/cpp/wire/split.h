@@ -11,14 +11,18 @@
 
 namespace svdserve::client::internal {
 
-struct PieceLimits {
-  int64_t max_message_bytes = 0;  // of a request and of a reply
-  int64_t max_matrices = 0;       // of a request
-  int64_t piece_bytes = 0;        // wished for, of the larger of request and reply
-  int64_t max_groups = 0;         // batches of a request
-  int64_t piece_matrices = 0;     // wished for, where they have more than piece_bytes and up to kLargestPieceBytes
-};
 inline constexpr int64_t kPieceBytes = 4 << 20, kLargestPieceBytes = 32 << 20, kPieceMatrices = 16;
+// Pieces of a batch under way, and their results, should be no more than a server has room for.
+inline constexpr int64_t kInflightShare = 8;
+
+struct PieceLimits {
+  int64_t max_message_bytes = 0;                     // of a request and of a reply
+  int64_t max_matrices = 0;                          // of a request
+  int64_t piece_bytes = 0;                           // wished for, of the larger of request and reply
+  int64_t max_groups = 0;                            // batches of a request
+  int64_t piece_matrices = 0;                        // wished for, where they have more than piece_bytes
+  int64_t largest_piece_bytes = kLargestPieceBytes;  // of these
+};
 
 struct Piece {
   int64_t first = 0;  // index of its first matrix in the batch

@@ -93,13 +93,24 @@ CudaStatus CudaLane::allocate() {
     for (const auto& [memory, bytes] : {std::pair(&slot.pinned_in, size_.in), {&slot.pinned_out, size_.out}}) {
       if (int e = api_->allocate_pinned(bytes, memory); e != 0) return api_.status(e, "allocating pinned memory");
     }
-    if (CudaStatus status = grow(&slot, size_); !status.ok()) return status;
+    if (CudaStatus status = grow(&slot, size_, true); !status.ok()) return status;
   }
   return {};
 }
 
-// Makes the device memory of a free slot at least so large. After an error the slot has less, or none.
-CudaStatus CudaLane::grow(Slot* slot, const SlotSize& size) {
+// Whether the lanes have room for a slot of this size. Several that ask at once may pass it by what one of them takes.
+bool CudaLane::may_grow(const Slot& slot, const SlotSize& size) const {
+  const auto more = [](uint64_t wanted, uint64_t has) { return wanted > has ? wanted - has : 0; };
+  const SlotSize& has = slot.on_device;
+  const uint64_t bytes = more(size.in, has.in) + more(size.out, has.out) + more(size.workspace, has.workspace);
+  return bytes == 0 || traffic_->allocated.load(std::memory_order_relaxed) + bytes <= traffic_->room;
+}
+
+// Makes the device memory of a free slot at least so large. Without `beyond` it is an error to pass the lanes' room. After
+// an error the slot has less, or none.
+CudaStatus CudaLane::grow(Slot* slot, const SlotSize& size, bool beyond) {
+  constexpr int kOutOfMemory = 2;  // cudaErrorMemoryAllocation
+  if (!beyond && !may_grow(*slot, size)) return {kOutOfMemory, "the lanes have their share of device memory", false};
   const int d = api_.device();
   const auto grown = [&](void** memory, uint64_t* has, uint64_t bytes) -> CudaStatus {
     if (bytes <= *has) return {};
@@ -396,8 +407,9 @@ CudaOutcome CudaLane::execute(const Plan& plan, absl::Span<const HostSegment> se
     if (slot.piece.count > 0) {
       if (CudaStatus status = finish(&slot, plan, &outcome.execution.report); !status.ok()) return fail(status);
     }
-    if (CudaStatus status = grow(&slot, size_of(plan, piece.count)); !status.ok()) {
-      if (!status.out_of_memory() || piece.count == group) return fail(status);
+    const bool is_least = piece.count == group;
+    if (CudaStatus status = grow(&slot, size_of(plan, piece.count), is_least); !status.ok()) {
+      if (!status.out_of_memory() || is_least) return fail(status);
       most = std::max<int64_t>(piece.count / group / 2, 1) * group;  // others have the memory
       place = first;
       continue;

@@ -30,9 +30,12 @@ class DeviceApi {
   int device_;
 };
 
+// All lanes of a device have one.
 struct Traffic {
   std::atomic<uint64_t> uploaded{0}, downloaded{0};
   std::atomic<uint64_t> allocated{0};  // bytes of device memory, now
+  // Slots grow so far together, but for a group that needs more: the rest is for large matrices.
+  uint64_t room = 0;
 };
 
 // Thread-compatible.
@@ -95,7 +98,8 @@ class CudaLane {
   static constexpr uint64_t kCountBytes = 8 * sizeof(uint64_t);  // kMatrixStatuses, and aligned planes after them
 
   SlotSize size_of(const Plan& plan, int64_t count) const;
-  CudaStatus grow(Slot* slot, const SlotSize& size);
+  bool may_grow(const Slot& slot, const SlotSize& size) const;
+  CudaStatus grow(Slot* slot, const SlotSize& size, bool beyond);
   int64_t matrices_per_piece(const Plan& plan) const;
   Piece next_piece(const Plan& plan, absl::Span<const HostSegment> segments, int64_t most, Place* place) const;
   Run make_run(const HostSegment& segment, int64_t first, int64_t count, const Plan& plan) const;

@@ -10,7 +10,7 @@
 namespace svdserve::server {
 namespace {
 
-// The rest is for lanes, contexts, and the workspaces of libraries.
+// The rest is for lanes (engine/cuda_engine.cc), contexts, and the workspaces of libraries.
 constexpr double kShareForLarge = 0.9;
 
 // --large-gpus=auto. A sweep on four GPUs was 2.6 times as fast as on one at this order, and 1.6 to 2.1 times at half of

@@ -53,6 +53,7 @@ enum class Fault : uint8_t {
   kSticky,       // this call fails, and so does every other from then on
   kHang,         // this call goes on until the hang is ended, and then succeeds
 };
+inline constexpr uint64_t kMemoryBytes = uint64_t{16} << 30;
 // The memory of a large matrix, whatever its size.
 inline constexpr uint64_t kLargeDeviceBytes = 1000, kLargeHostBytes = 10, kLargeStateBytes = 100;
 
@@ -83,8 +84,10 @@ class Control {
   virtual void set_schedule(Schedule schedule) = 0;
   // Sets the bytes of workspace that the fake asks for; they decide how many matrices a piece has.
   virtual void set_workspace_per_matrix(uint64_t bytes) = 0;
-  // Devices that are opened from now on have so many; 1 after reset().
+  // Devices that are opened from now on have so many, and say that they have so much memory. After reset() it is 1, and
+  // kMemoryBytes.
   virtual void set_multiprocessors(int multiprocessors) = 0;
+  virtual void set_memory_bytes(uint64_t bytes) = 0;
   // The n-th call from now fails, n >= 1.
   virtual void plan_fault(Call call, int n, Fault fault) = 0;
   // Lets the call that hangs go on.

@@ -65,6 +65,7 @@ class Fake final : public Control {
     schedule_ = Schedule::kEager;
     workspace_per_matrix_ = 64;
     multiprocessors_ = 1;
+    memory_bytes_ = kMemoryBytes;
     std::fill(std::begin(calls_), std::end(calls_), 0);
     fault_at_ = 0;
     dead_ = false;
@@ -88,6 +89,14 @@ class Fake final : public Control {
   void set_multiprocessors(int multiprocessors) override {
     const std::lock_guard lock(mutex_);
     multiprocessors_ = multiprocessors;
+  }
+  void set_memory_bytes(uint64_t bytes) override {
+    const std::lock_guard lock(mutex_);
+    memory_bytes_ = bytes;
+  }
+  uint64_t memory_bytes() const {
+    const std::lock_guard lock(mutex_);
+    return memory_bytes_;
   }
   int multiprocessors() const {
     const std::lock_guard lock(mutex_);
@@ -356,6 +365,7 @@ class Fake final : public Control {
   Schedule schedule_ = Schedule::kEager;
   uint64_t workspace_per_matrix_ = 0;
   int multiprocessors_ = 1;
+  uint64_t memory_bytes_ = kMemoryBytes;
   int64_t calls_[kCalls] = {};
   Call fault_call_ = Call::kWait;
   int64_t fault_at_ = 0;  // 0: none is planned
@@ -385,7 +395,7 @@ int device_info(int32_t device, SvdserveCudaDevice* info) {
   *info = SvdserveCudaDevice{};
   std::snprintf(info->name, sizeof(info->name), "Fake %d", device);
   std::snprintf(info->uuid, sizeof(info->uuid), "GPU-00000000-0000-0000-0000-%012d", device);
-  info->memory_bytes = uint64_t{1} << 30;
+  info->memory_bytes = fake().memory_bytes();
   info->compute_major = 9;
   info->multiprocessors = fake().multiprocessors();
   return 0;

@@ -39,6 +39,7 @@ _GROUP_OVERHEAD = 512  # of each group in either
 _STATUS_BYTES = 5  # a matrix may cost its response for its status, as the server reckons
 
 _PIECE_BYTES, _LARGEST_PIECE_BYTES, _PIECE_MATRICES = 4 << 20, 32 << 20, 16  # by default
+_INFLIGHT_SHARE = 8  # pieces of a batch under way, and their results, should be no more than a server has room for
 
 
 def length_delimited(field: int) -> bytes:
@@ -181,16 +182,17 @@ class PieceSize:
     """The size that pieces should have, of the larger of request and response."""
 
     bytes: int
-    matrices: int = 0  #: that they should have where these are longer, up to _LARGEST_PIECE_BYTES
+    matrices: int = 0  #: that they should have where these are longer
 
     @classmethod
     def of_servers(cls, servers: int) -> PieceSize:
         """The default where a batch is shared among `servers`."""
         return cls(_PIECE_BYTES, max(_PIECE_MATRICES // servers, 1))
 
-    def wished_bytes(self, matrix_bytes: int) -> int:
-        """The size for matrices of `matrix_bytes` each."""
-        return max(self.bytes, min(self.matrices * matrix_bytes, _LARGEST_PIECE_BYTES))
+    def wished_bytes(self, matrix_bytes: int, limits: Limits) -> int:
+        """The size for matrices of `matrix_bytes` each, and a server of these limits."""
+        largest = min(_LARGEST_PIECE_BYTES, limits.max_inflight_bytes // _INFLIGHT_SHARE)
+        return max(self.bytes, min(self.matrices * matrix_bytes, largest))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -339,7 +341,7 @@ class Operand:
         # Pieces of equal size: a short last one would cost a whole call.
         groups = self.count // group
         larger = max(matrix_bytes, response_bytes - _STATUS_BYTES)
-        wished = max(1, min(most, size.wished_bytes(larger) // (larger * group)))
+        wished = max(1, min(most, size.wished_bytes(larger, limits) // (larger * group)))
         wanted = -(-groups // wished)
         bounds = [groups * i // wanted * group for i in range(wanted + 1)]
         return [Piece(start, stop) for start, stop in zip(bounds, bounds[1:])]
@@ -645,7 +647,7 @@ def messages(results: list[tuple[Operand, Result]], query: Query, limits: Limits
             count = piece.stop - piece.start
             mine = count * to_send + _GROUP_OVERHEAD, count * to_receive + _GROUP_OVERHEAD
             larger = max(sent + mine[0], received + mine[1])
-            if together and (larger > min(room, size.wished_bytes(larger // (matrices + count))) or
+            if together and (larger > min(room, size.wished_bytes(larger // (matrices + count), limits)) or
                              matrices + count > limits.max_matrices or len(together) >= max(limits.max_groups, 1)):
                 close()
             together.append((operand, piece, result))
