@@ -66,7 +66,7 @@ def reply(data):
         assert response.rest.count == message.count and len(response.groups) == len(message.groups)
     operands = [_codec.Operand(matrices)] * (2 if question == len(QUESTIONS) else 1)
     results = [(operand, _codec.Result(operand, query)) for operand in operands]
-    (request,) = _codec.messages(results, query, LIMITS, 1 << 30)
+    (request,) = _codec.messages(results, query, LIMITS, _codec.PieceSize(1 << 30))
     with contextlib.suppress(svdserve.Internal):
         request.deliver(response)
         for _, result in results:
