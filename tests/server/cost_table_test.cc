@@ -85,7 +85,7 @@ TEST(CostTable, InterpolatesOverNumbersOfMatrices) {
 // A device that computes 32 matrices in the time of one. Few that ran tell of one, and many do not.
 TEST(CostTable, FewerThanAreComputedAtOnceTakeAsLong) {
   CostTable table(&Plan::method, 32);
-  const Plan plan = plan_of(100, 100);
+  const Plan plan = plan_of(32, 32);
   observe_times(&table, plan, 3200, {100000});
   EXPECT_NEAR(micros(table.predict(plan, 1).typical), 100000, 1);  // the least that anything took here
   observe_times(&table, plan_of(4, 4), 1, {10});
