@@ -392,8 +392,7 @@ std::vector<Flag> batching_flags() {
           "request at once"),
       bytes_flag("max-batch-bytes", 8 * kMiB, 4 * kKiB, kTiB, &C::max_batch_bytes, kBatching,
                  "operands of one batch. Matrices that take more than 2 ms each may have 16 times as many, and so may "
-                 "those of "
-                 "which a device computes more at once. Larger requests are split"),
+                 "those of which a device computes more at once. Larger requests are split"),
       count_flag("max-batch-matrices", 1048576, 1, int64_t{1} << 40, &C::max_batch_matrices, kBatching,
                  "matrices of one batch"),
   };

@@ -30,10 +30,10 @@ struct DeviceInfo {
   std::string instruction_set;  // of the kernels, such as "avx512" or "sm_90"
   int threads = 1;              // of the host that compute; 0 where the device does
   int lanes = 1;
-  int at_once =
-      1;  // matrices that a lane computes in the time of one, if each takes long: its part of the device's cores
   int relief_lanes = 0;  // beside them: for short work while long work holds a lane (device_load.h)
   int side_lanes = 0;    // beside them, without threads: for work that is done sooner than a thread is woken
+  // Matrices that a lane computes in the time of one, if each takes long: its part of the device's cores.
+  int at_once = 1;
 };
 
 // The method by which the device computes the plan's batches.

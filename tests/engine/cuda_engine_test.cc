@@ -561,7 +561,7 @@ TEST_P(CudaEngineTest, PiecesOfHermitianMatricesBeyondTheLimitOfEqualBits) {
 // A GPU takes as long for one of them as for one on each multiprocessor. So a piece has as many, and their results are more
 // than a slot's pinned memory has room for.
 TEST_P(CudaEngineTest, PiecesOfLargeMatricesHaveOneForEachMultiprocessor) {
-  control_.set_multiprocessors(17);
+  control_.set_device(17);
   const Plan plan =
       *make_plan({257, 256, DType::kF64, Order::kRowMajor}, {.method = Method::kJacobi, .vectors = Vectors::kThin})
            .plan;
@@ -584,8 +584,7 @@ TEST_P(CudaEngineTest, PiecesOfLargeMatricesHaveOneForEachMultiprocessor) {
 
 // The rest is for large matrices. A group that needs more has it.
 TEST_P(CudaEngineTest, SlotsGrowNoFurtherThanTheirShareOfMemory) {
-  control_.set_multiprocessors(17);
-  control_.set_memory_bytes(uint64_t{2040} << 20);  // 170 MiB for slots, which have 127 at the start
+  control_.set_device(17, uint64_t{2040} << 20);  // 170 MiB for slots, which have 127 at the start
   const Plan plan =
       *make_plan({257, 256, DType::kF64, Order::kRowMajor}, {.method = Method::kJacobi, .vectors = Vectors::kThin})
            .plan;
@@ -602,7 +601,7 @@ TEST_P(CudaEngineTest, SlotsGrowNoFurtherThanTheirShareOfMemory) {
 }
 
 TEST_P(CudaEngineTest, LargePiecesAreReadAndWrittenInPlaceWherePinned) {
-  control_.set_multiprocessors(13);
+  control_.set_device(13);
   const Plan plan = plan_of({300, 300, DType::kF64, Order::kRowMajor});
   const auto engine = open();
   const Batch wanted(plan, {13}, 7);
@@ -622,7 +621,7 @@ TEST_P(CudaEngineTest, LargePiecesAreReadAndWrittenInPlaceWherePinned) {
 
 // Where the device has no memory for a large piece, smaller ones do.
 TEST_P(CudaEngineTest, PiecesAreSmallerWhereTheDeviceHasNoMoreMemory) {
-  control_.set_multiprocessors(13);
+  control_.set_device(13);
   const Plan plan = plan_of({300, 300, DType::kF64, Order::kRowMajor});
   const auto engine = open();
   const Batch batch(plan, {3, 20}, 4);

@@ -5,10 +5,10 @@
 // a tolerance, how many sweeps, and the outputs besides values. Each such cell keeps its last 32 runs; their median is
 // the typical time, their 10th percentile the optimistic one. Between octaves the time is interpolated. Below them it
 // shrinks with the number of matrices towards the least time that anything took here. That stands for the cost of a
-// batch as such. The typical time of fewer matrices than are computed at once is that of as many. A shape that never ran, or not with nearly as many matrices, borrows the runs of the one that is
-// nearest by work (work_estimate.h). Many small matrices, or few, tell more of each other across shapes than of
-// themselves across a factor of a thousand. A device that never ran anything is taken for one core at 2 flops a
-// nanosecond.
+// batch as such. The typical time of fewer matrices than are computed at once is that of as many. A shape that never
+// ran, or not with nearly as many matrices, borrows the runs of the one that is nearest by work (work_estimate.h). Many
+// small matrices, or few, tell more of each other across shapes than of themselves across a factor of a thousand. A
+// device that never ran anything is taken for one core at 2 flops a nanosecond.
 //
 // Thread-safe. Its size is bounded, whatever clients send.
 #ifndef SVDSERVE_SERVER_DEVICE_COST_COST_TABLE_H_

@@ -84,10 +84,8 @@ class Control {
   virtual void set_schedule(Schedule schedule) = 0;
   // Sets the bytes of workspace that the fake asks for; they decide how many matrices a piece has.
   virtual void set_workspace_per_matrix(uint64_t bytes) = 0;
-  // Devices that are opened from now on have so many, and say that they have so much memory. After reset() it is 1, and
-  // kMemoryBytes.
-  virtual void set_multiprocessors(int multiprocessors) = 0;
-  virtual void set_memory_bytes(uint64_t bytes) = 0;
+  // Devices that are opened from now on say this of themselves. After reset() they have one multiprocessor.
+  virtual void set_device(int multiprocessors, uint64_t memory_bytes = kMemoryBytes) = 0;
   // The n-th call from now fails, n >= 1.
   virtual void plan_fault(Call call, int n, Fault fault) = 0;
   // Lets the call that hangs go on.

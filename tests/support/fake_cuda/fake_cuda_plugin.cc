@@ -14,6 +14,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -64,8 +65,7 @@ class Fake final : public Control {
     copies_.clear();
     schedule_ = Schedule::kEager;
     workspace_per_matrix_ = 64;
-    multiprocessors_ = 1;
-    memory_bytes_ = kMemoryBytes;
+    device_says_ = {1, kMemoryBytes};
     std::fill(std::begin(calls_), std::end(calls_), 0);
     fault_at_ = 0;
     dead_ = false;
@@ -86,21 +86,13 @@ class Fake final : public Control {
     const std::lock_guard lock(mutex_);
     workspace_per_matrix_ = bytes;
   }
-  void set_multiprocessors(int multiprocessors) override {
+  void set_device(int multiprocessors, uint64_t memory_bytes) override {
     const std::lock_guard lock(mutex_);
-    multiprocessors_ = multiprocessors;
+    device_says_ = {multiprocessors, memory_bytes};
   }
-  void set_memory_bytes(uint64_t bytes) override {
+  std::pair<int, uint64_t> device_says() const {
     const std::lock_guard lock(mutex_);
-    memory_bytes_ = bytes;
-  }
-  uint64_t memory_bytes() const {
-    const std::lock_guard lock(mutex_);
-    return memory_bytes_;
-  }
-  int multiprocessors() const {
-    const std::lock_guard lock(mutex_);
-    return multiprocessors_;
+    return device_says_;
   }
   void plan_fault(Call call, int n, Fault fault) override {
     const std::lock_guard lock(mutex_);
@@ -364,8 +356,7 @@ class Fake final : public Control {
   std::vector<const char*> copies_;  // their host sides
   Schedule schedule_ = Schedule::kEager;
   uint64_t workspace_per_matrix_ = 0;
-  int multiprocessors_ = 1;
-  uint64_t memory_bytes_ = kMemoryBytes;
+  std::pair<int, uint64_t> device_says_;  // multiprocessors and bytes of memory
   int64_t calls_[kCalls] = {};
   Call fault_call_ = Call::kWait;
   int64_t fault_at_ = 0;  // 0: none is planned
@@ -395,9 +386,8 @@ int device_info(int32_t device, SvdserveCudaDevice* info) {
   *info = SvdserveCudaDevice{};
   std::snprintf(info->name, sizeof(info->name), "Fake %d", device);
   std::snprintf(info->uuid, sizeof(info->uuid), "GPU-00000000-0000-0000-0000-%012d", device);
-  info->memory_bytes = fake().memory_bytes();
   info->compute_major = 9;
-  info->multiprocessors = fake().multiprocessors();
+  std::tie(info->multiprocessors, info->memory_bytes) = fake().device_says();
   return 0;
 }
 const char* error_name(int error) {
