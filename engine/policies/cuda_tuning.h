@@ -115,6 +115,12 @@ constexpr int window_strips(int k, int components) { return (k * components + kW
 constexpr int sweeps_at_once(int k) { return k <= 256 ? 8 : 16; }
 // Matrices that no registers hold are reduced in memory: warps of a block, likewise.
 constexpr int reduction_warps(int element_bytes, int k) { return element_bytes < 16 ? 16 : k <= 256 ? 12 : 8; }
+// Bytes of each of three vectors that a thread has in registers. Blocks that share a matrix of a small batch, where k needs the
+// larger kernel. The shorter steps of the other one gain no more than barriers take.
+inline constexpr int kKeptByBlock = 48, kKeptByCluster = 128, kReductionCluster = 4;
+
+// Values alone of such matrices are bisected, a thread each: threads of a block.
+inline constexpr int kBisectBlock = 128;
 
 // Threads of a block of the kernels of MIMO answers.
 inline constexpr int kAnswerBlock = 128;
@@ -124,6 +130,7 @@ inline constexpr int kAnswerBlock = 128;
 // never fewer than kFinishLeastTeams.
 inline constexpr int kFinishSmallTeam = 8, kFinishBlockTeam = 256;
 inline constexpr int kFinishSmallWork = 128, kFinishWarpWork = 8192;
+inline constexpr int kLargestTeamCertificate = 32;  // beyond, certificates are written by tiles
 inline constexpr int64_t kFinishThreads = 256 * 1024, kFinishScratchBytes = 512 * 1024 * 1024, kFinishLeastTeams = 64;
 
 }  // namespace svdserve::cuda

@@ -6,7 +6,7 @@
 #   factor                      large matrices: right or wrong, then figures; eigen: of eigenproblems alone; eig: general ones
 #   kernels vectors hermitian general answers torch host large python service    figures, each with its peers in the same run
 # Parts that run by name alone:
-#   few                         U, S and V of few matrices, by AUTO and JACOBI: by themselves and six batches at once
+#   few                         few matrices, by AUTO and JACOBI: U, S and V, certified, values alone; six batches at once
 #   eigh                        eigenvectors through the service, by AUTO and JACOBI, of one caller and of 16
 #   midsize                     singular values of 256x256 and 512x512 through the service, of one caller, of 4 and of 16
 #   connections                 16 to 128 of them beside the echo
@@ -397,7 +397,7 @@ soak() {
       large) large ;;
       host) "$bin/device_host_bench" ;;
       service) service ;;
-      few) "$bin/device_vectors_bench" 64x64,128x128 few ;;
+      few) "$bin/device_vectors_bench" 64x64,128x128,256x256,512x512 few ;;
       eigh) by_methods eigh f64 2 '1:16 16:16' 64x64 128x128 ;;
       midsize) by_methods svd f64 2 '1:16 1:128 4:16 16:16' 256x256 512x512 ;;
       connections) connections ;;

@@ -3,8 +3,8 @@
 // memory ceiling is a copy measured in the same run, and the bytes that a matrix and its results must move. JACOBI has a
 // rate of its own where AUTO is another method.
 //   device_vectors_bench [MxN|all [quick]]     a table as CSV; M/s: million matrices a second. quick: without the peers
-//   device_vectors_bench MxN few               instead, a batch of few matrices: how long it takes by itself, and the
-//                                              rate of six at once
+//   device_vectors_bench MxN few               instead, a batch of few matrices: how long it takes by itself, with a
+//                                              certificate, and for the values alone; and the rate of six at once
 // Random normal matrices, column-major; CUDA events; warm; best of 5.
 #include <cusolverDn.h>
 
@@ -67,7 +67,7 @@ double engine_rate(const CudaEngine& engine, const Plan& plan, int64_t count, co
 
 // Matrices a second of some batches at once, each in a stream of its own, one after the other there.
 double rate_of_streams(const CudaEngine& engine, const Plan& plan, int64_t count, const void* a) {
-  constexpr int kStreams = 6, kTurns = 4;
+  constexpr int kStreams = 6, kTurns = 2;
   std::vector<std::unique_ptr<DeviceRun>> runs;
   std::vector<cudaStream_t> streams(kStreams);
   for (cudaStream_t& stream : streams) {
@@ -200,11 +200,11 @@ const Shapes kUsualShapes = {{2, 2},   {3, 3},     {4, 4},     {6, 6},     {8, 8
                              {32, 32}, {4, 64},    {64, 16},   {256, 32},  {48, 48},  {64, 64}, {64, 128},
                              {96, 96}, {128, 128}, {128, 256}, {256, 256}, {512, 512}};
 
+constexpr size_t kUsualBytes = size_t{256} << 20;  // of a batch
 constexpr DType kTypes[] = {DType::kF32, DType::kF64, DType::kC64, DType::kC128};
 
-Plan plan_of(int m, int n, DType t, Method method) {
-  Options options;
-  options.vectors = Vectors::kThin;
+Plan plan_of(int m, int n, DType t, Method method, const Options& wanted = {.vectors = Vectors::kThin}) {
+  Options options = wanted;
   options.method = method;
   const PlanOrError planned = make_plan({m, n, t, Order::kColumnMajor}, options);
   if (planned.plan.has_value()) return *planned.plan;
@@ -212,20 +212,28 @@ Plan plan_of(int m, int n, DType t, Method method) {
   std::exit(2);
 }
 
+// Batches of no more bytes than the usual ones.
 int few_matrices(const CudaEngine& engine, const Shapes& shapes) {
-  std::printf("shape,dtype,matrices,ours ms,JACOBI ms,ours at once M/s,JACOBI at once M/s\n");
+  const Options certified{.vectors = Vectors::kThin, .certificate = true};
+  std::printf(
+      "shape,dtype,matrices,ours ms,JACOBI ms,ours at once M/s,JACOBI at once M/s,certified ms,values ms,JACOBI values "
+      "ms\n");
   for (const auto& [m, n] : shapes) {
     for (const DType t : kTypes) {
-      const Plan plan = plan_of(m, n, t, Method::kAuto), by_jacobi = plan_of(m, n, t, Method::kJacobi);
-      for (const int64_t count : {16, 64, 256, 1024}) {
+      for (const int64_t count : {4, 16, 64, 256, 1024}) {
+        const Plan plan = plan_of(m, n, t, Method::kAuto), by_jacobi = plan_of(m, n, t, Method::kJacobi);
         const size_t bytes = static_cast<size_t>(count) * matrix_bytes(plan.problem);
+        if (bytes > kUsualBytes) continue;
         void* const a = normal_on_device(value_bytes(t) == 4, bytes);
-        const auto milliseconds = [&](const Plan& by) {
-          return 1e3 * static_cast<double>(count) / engine_rate(engine, by, count, a);
+        const auto milliseconds = [&](Method method, const Options& options) {
+          return 1e3 * static_cast<double>(count) / engine_rate(engine, plan_of(m, n, t, method, options), count, a);
         };
-        std::printf("%dx%d,%s,%ld,%.3f,%.3f,%.4f,%.4f\n", m, n, name(t), count, milliseconds(plan),
-                    milliseconds(by_jacobi), 1e-6 * rate_of_streams(engine, plan, count, a),
-                    1e-6 * rate_of_streams(engine, by_jacobi, count, a));
+        const auto rate = [&](const Plan& by) { return 1e-6 * rate_of_streams(engine, by, count, a); };
+        std::printf("%dx%d,%s,%ld,%.3f,%.3f,%.4f,%.4f,%.3f,%.3f,%.3f\n", m, n, name(t), count,
+                    milliseconds(Method::kAuto, {.vectors = Vectors::kThin}),
+                    milliseconds(Method::kJacobi, {.vectors = Vectors::kThin}), rate(plan), rate(by_jacobi),
+                    milliseconds(Method::kAuto, certified), milliseconds(Method::kAuto, {}),
+                    milliseconds(Method::kJacobi, {}));
         std::fflush(stdout);
         cudaFree(a);
       }
@@ -261,7 +269,7 @@ int main_of(int argc, char** argv) {
       const Plan plan = plan_of(m, n, t, Method::kAuto), by_jacobi = plan_of(m, n, t, Method::kJacobi);
       const size_t one = matrix_bytes(plan.problem);
       // A multiple of 16, by which each plane of the results begins where whole elements may be stored.
-      const auto count = std::min<int64_t>((int64_t{256} << 20) / static_cast<int64_t>(one), 2'000'000) / 16 * 16;
+      const auto count = std::min<int64_t>(static_cast<int64_t>(kUsualBytes / one), 2'000'000) / 16 * 16;
       void* const a = normal_on_device(value_bytes(t) == 4, static_cast<size_t>(count) * one);
       const double ours = engine_rate(*engine, plan, count, a);
       const double jacobi = plan.method == Method::kJacobi ? 0 : engine_rate(*engine, by_jacobi, count, a);

@@ -1,4 +1,5 @@
-// dqds on bidiagonal matrices that are hard for it, against bisection in higher precision on the same squares.
+// Values of bidiagonal matrices that are hard for dqds, by it and by bisection with qd counts. The reference is bisection
+// in higher precision on the same squares.
 #include "engine/algorithms/lanes/dqds.h"
 
 #include <gtest/gtest.h>
@@ -12,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/algorithms/lanes/bisected_value.h"
 #include "engine/algorithms/lanes/matrix_values.h"
 #include "tests/support/numerics/random.h"
 
@@ -82,7 +84,7 @@ constexpr Kind kKinds[] = {
     {"steeply graded", false},        {"clusters", false},
     {"zeros on the diagonal", false}, {"zeros above the diagonal", false},
     {"rank deficient dense", false},  {"all equal", false},
-    {"zero but for one", false},
+    {"hardly a diagonal", false},     {"zero but for one", false},
 };
 constexpr int kKindCount = static_cast<int>(std::size(kKinds));
 
@@ -147,6 +149,11 @@ Bidiagonal<T> generate(int kind, int k, uint64_t seed) {
     case 11:
       return from_entries<T>(
           k, [](int) { return 1; }, [](int) { return 1; });
+    case 12:
+      return from_entries<T>(
+          k, [&](int) { return random.integer(0, 1) == 0 ? 0
+                               : sizeof(T) == 4          ? 1e-4
+                                                         : 1e-9; }, [](int) { return 1; });
     default: {
       const auto at = random.integer(0, k - 1);
       return from_entries<T>(
@@ -232,10 +239,51 @@ void check(int kind) {
   }
 }
 
+template <class T>
+std::vector<long double> bisected(const Bidiagonal<T>& b) {
+  const int k = b.k();
+  std::vector<Lane<T>> squares;
+  for (size_t i = 0; i < b.q.size(); ++i) {
+    squares.push_back(b.q[i]);
+    squares.push_back(b.e[i]);
+  }
+  const scalar::BisectedValue<Lane<T>> one(k, squares.data());
+  std::vector<long double> values;
+  for (int j = k - 1; j >= 0; --j) values.push_back(one.value(j).v);
+  return values;
+}
+
+// Descending without being sorted, and within 8 u s_max.
+template <class T>
+void check_bisected(int kind) {
+  const long double u = FloatTraits<T>::kUnitRoundoff;
+  long double worst = 0;
+  for (const int k : {1, 2, 3, 5, 8, 13, 21, 32, 130}) {
+    for (int seed = 0; seed < (k <= 21 ? 10 : 1); ++seed) {
+      const auto b = generate<T>(kind, k, static_cast<uint64_t>(kind * 1000000 + k * 1000 + seed));
+      const auto got = bisected(b), wanted = reference(b);
+      const long double unit = u * wanted[0];
+      for (size_t i = 0; i < got.size(); ++i) {
+        const std::string where = std::string(kKinds[kind].name) + ", k = " + std::to_string(k) + ", seed " +
+                                  std::to_string(seed) + ", value " + std::to_string(i);
+        const long double error = std::fabs(got[i] - wanted[i]);
+        ASSERT_TRUE(error <= 8 * unit) << where << " is " << static_cast<double>(got[i]) << ", not "
+                                       << static_cast<double>(wanted[i]);
+        ASSERT_TRUE(i == 0 || got[i] <= got[i - 1]) << where;
+        if (unit > 0) worst = std::max(worst, error / unit);
+      }
+    }
+  }
+  std::printf("%-26s f%d  worst %5.2Lf u s_max by qd counts\n", kKinds[kind].name, static_cast<int>(8 * sizeof(T)),
+              worst);
+}
+
 class Dqds : public testing::TestWithParam<int> {};
 
 TEST_P(Dqds, IsAsAccurateAsPromisedF32) { check<float>(GetParam()); }
 TEST_P(Dqds, IsAsAccurateAsPromisedF64) { check<double>(GetParam()); }
+TEST_P(Dqds, BisectedValuesAreAccurateAndInOrderF32) { check_bisected<float>(GetParam()); }
+TEST_P(Dqds, BisectedValuesAreAccurateAndInOrderF64) { check_bisected<double>(GetParam()); }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, Dqds, testing::Range(0, kKindCount), [](const auto& kind) {
   std::string name = kKinds[kind.param].name;

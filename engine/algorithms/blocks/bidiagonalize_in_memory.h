@@ -15,7 +15,8 @@
 // v is not known before all columns have been read, but A conj(v) = A conj(r) + A(:, j + 1) conj(v_{j+1} - r_{j+1}). So a
 // column has its part of w, r and A conj(r) as soon as it is read. Its update is made where step j + 1 reads it.
 //
-// A warp has every kWarps-th column, each lane the rows i = lane (mod 32). All sums have one order for each k.
+// A warp has every kWarps-th column, each lane the rows i = lane (mod 32). Those above j are left out by 32. All sums have one
+// order for each k.
 // Cost: k^3 / 3 elements read and written, 8/3 k^3 operations (complex: four times as many), four barriers a step.
 // Accuracy: |Q B P^H - A| and |Q^H Q - I| of order k u. A conj(v) has errors of order k u |A| |v|, as if summed by itself,
 // because |r| and |v_{j+1} - r_{j+1}| are at most 2 |v|.
@@ -31,6 +32,7 @@
 #include "engine/algorithms/blocks/vector_rows.h"
 #include "engine/algorithms/tall/householder.h"
 #include "engine/core/scaling.h"
+#include "engine/core/view.h"
 
 SVD_KERNEL_BEGIN
 
@@ -40,8 +42,9 @@ struct alignas(sizeof(E)) WholeElement {
   E value;
 };
 
-// Threads: core/team.h, 32 kWarps of them. k <= 32 kLaneRows.
-template <class Threads, class E, int kLaneRows, int kWarps>
+// Threads: core/team.h, 32 kWarps of them. k <= 32 kLaneRows. kKeptBytes: a lane has its rows of a vector in registers where
+// these have no more bytes, and does not read them for each column.
+template <class Threads, class E, int kLaneRows, int kWarps, int kKeptBytes = 0>
 class BidiagonalizeInMemory {
  public:
   using L = typename E::Lane;
@@ -90,7 +93,7 @@ class BidiagonalizeInMemory {
     L norm2 = begin_column(0, [&](int i) SVD_LAMBDA { return a[i].value; });
     Column next;
     int column = warp_ == 0 ? kWarps : warp_;  // the first one of the next pass
-    load(a, column, 0, next);
+    load_first(a, column, 0, next);
     SVD_LOOP for (int j = 0; j < k_; ++j) {
       const Reflector<E> h = reflector_of<E>(norm2, shared_.head.value);
       Whole* const u = shared_.u[j & 1];
@@ -103,9 +106,9 @@ class BidiagonalizeInMemory {
         });
       }
       if (j + 1 == k_) return;
-      pass(a, j, h.g, column, next);
+      with_rows(j, [&](auto rows) SVD_LAMBDA { pass<decltype(rows)::kValue>(a, j, h.g, column, next); });
       if (column == j + 1) column += kWarps;
-      load(a, column, (j + 1) / 32, next);
+      load_first(a, column, j + 1, next);
       threads_.sync();
       norm2 = end_step(j, reflectors);
     }
@@ -114,6 +117,39 @@ class BidiagonalizeInMemory {
  private:
   // A lane's rows of a column.
   using Column = E[kLaneRows];
+
+  // f(FixedSize<rows>()), where a lane has so many rows from j / 32 * 32 on.
+  template <int kMost = kLaneRows, class F>
+  SVD_HD void with_rows(int j, F f) const {
+    if constexpr (kMost > 1) {
+      if ((k_ + 31) / 32 - j / 32 < kMost) return with_rows<kMost - 1>(j, f);
+    }
+    f(FixedSize<kMost>());
+  }
+
+  // A lane's rows of a vector that threads share.
+  template <int kCount>
+  class Lines {
+    static constexpr bool kKeeps = kCount * static_cast<int>(sizeof(E)) <= kKeptBytes;
+
+   public:
+    SVD_HD explicit Lines(const Whole* shared) : shared_(shared) {
+      if constexpr (kKeeps) {
+        SVD_UNROLL for (int t = 0; t < kCount; ++t) kept_[t] = shared[32 * t].value;
+      }
+    }
+    SVD_HD E operator()(int t) const {
+      if constexpr (kKeeps) {
+        return kept_[t];
+      } else {
+        return shared_[32 * t].value;
+      }
+    }
+
+   private:
+    const Whole* shared_;
+    E kept_[kKeeps ? kCount : 1];
+  };
 
   template <class F>
   SVD_HD void for_rows(F f) const {
@@ -166,51 +202,55 @@ class BidiagonalizeInMemory {
     return square[0];
   }
 
-  // Rows from 32 first on.
+  // A lane's rows of a column, from row `first` on. There are kCount, but for the last one of some lanes.
+  template <int kCount>
   SVD_HD void load(const Whole* a, int column, int first, Column& to) const {
     if (column >= k_) return;
-    SVD_UNROLL for (int t = 0; t < kLaneRows; ++t) {
-      const int i = 32 * t + lane_;
-      to[t] = t >= first && i < k_ ? a[column * k_ + i].value : zero_element<E>();
+    const Whole* const from = a + column * k_ + first;
+    SVD_UNROLL for (int t = 0; t < kCount; ++t) {
+      to[t] = t + 1 < kCount || first + 32 * t < k_ ? from[32 * t].value : zero_element<E>();
     }
+  }
+  // The same for the first column of step j.
+  SVD_HD void load_first(const Whole* a, int column, int j, Column& to) const {
+    with_rows(j, [&](auto rows) SVD_LAMBDA { load<decltype(rows)::kValue>(a, column, j / 32 * 32 + lane_, to); });
   }
 
   // The columns of this warp from `column` on, of which `next` is the first: their update of the step before, w and r.
+  template <int kCount>
   SVD_HD void pass(Whole* a, int j, L g, int column, Column& next) {
-    const Whole *const u = shared_.u[j & 1], *const before = shared_.u[~j & 1];
-    const E u_j = u[j].value;
-    const int first = j / 32;
+    const int first = j / 32 * 32 + lane_;
+    const bool has_last = first + 32 * (kCount - 1) < k_;
+    const Lines<kCount> u(shared_.u[j & 1] + first), before(shared_.u[~j & 1] + first), along(shared_.x + first);
+    const E u_j = shared_.u[j & 1][j].value;
     Column sum;
-    SVD_UNROLL for (int t = 0; t < kLaneRows; ++t) sum[t] = zero_element<E>();
+    SVD_UNROLL for (int t = 0; t < kCount; ++t) sum[t] = zero_element<E>();
     SVD_LOOP for (int c = column; c < k_; c += kWarps) {
       Column x;
-      SVD_UNROLL for (int t = 0; t < kLaneRows; ++t) x[t] = next[t];
-      load(a, c + kWarps, first, next);
+      SVD_UNROLL for (int t = 0; t < kCount; ++t) x[t] = next[t];
+      load<kCount>(a, c + kWarps, first, next);
       const E w_c = shared_.w[c].value, v_c = shared_.v[c].value;
-      E product = zero_element<E>(), row = zero_element<E>();
-      SVD_UNROLL for (int t = 0; t < kLaneRows; ++t) {
-        if (t < first) continue;
-        const int i = 32 * t + lane_;
-        x[t] = subtract_product(x[t], before[i].value, w_c);
-        x[t] = subtract_product(x[t], shared_.x[i].value, v_c);
-        if (i < k_) a[c * k_ + i].value = x[t];
-        product = add_product(product, u[i].value, x[t]);
-        row = t == first ? x[t] : row;
+      Whole* const to = a + c * k_ + first;
+      E products[2] = {zero_element<E>(), zero_element<E>()};
+      SVD_UNROLL for (int t = 0; t < kCount; ++t) {
+        x[t] = subtract_product(x[t], before(t), w_c);
+        x[t] = subtract_product(x[t], along(t), v_c);
+        if (t + 1 < kCount || has_last) to[32 * t].value = x[t];
+        products[t % 2] = add_product(products[t % 2], u(t), x[t]);
       }
+      E product = products[0] + products[1];
       SVD_UNROLL for (int d = 16; d > 0; d /= 2) product = product + exchanged(product, d);
-      const E w = scaled(product, g), r = subtract_product(from_lane(row, j % 32), u_j, w);
-      SVD_UNROLL for (int t = 0; t < kLaneRows; ++t) {
-        if (t >= first) sum[t] = add_product(sum[t], r, x[t]);
-      }
+      const E w = scaled(product, g), r = subtract_product(from_lane(x[0], j % 32), u_j, w);
+      SVD_UNROLL for (int t = 0; t < kCount; ++t) sum[t] = add_product(sum[t], r, x[t]);
       if (lane_ == 0) {
         shared_.w[c].value = w;
         shared_.v[c].value = r;
       }
       if (c == j + 1) {
-        SVD_UNROLL for (int t = 0; t < kLaneRows; ++t) shared_.beside[32 * t + lane_].value = x[t];
+        SVD_UNROLL for (int t = 0; t < kCount; ++t) shared_.beside[first + 32 * t].value = x[t];
       }
     }
-    SVD_UNROLL for (int t = 0; t < kLaneRows; ++t) shared_.sums[warp_][32 * t + lane_].value = sum[t];
+    SVD_UNROLL for (int t = 0; t < kCount; ++t) shared_.sums[warp_][first + 32 * t].value = sum[t];
   }
 
   // H'_j, x, and column j + 1. Returns its |A(j + 1:, j + 1)|^2.

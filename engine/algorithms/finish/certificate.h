@@ -99,13 +99,21 @@ SVD_HD Pow2<WideNumber> scale_of(const Team& team, const OperandMatrix<E>& t, in
   return make_pow2(-binary_exponent(largest));
 }
 
+// |T - X S Y^H|_F / |T|_F from the two squares.
+template <class Lane>
+SVD_HD Lane residual_of(Lane square, Lane norm) {
+  const Lane zero(0), infinity(std::numeric_limits<double>::infinity());
+  const Lane ratio = select(norm > zero, sqrt(square) / sqrt(norm), select(square > zero, infinity, square));
+  return select(ratio >= zero, ratio, infinity);
+}
+
 // |T - X S Y^H|_F / |T|_F of a finite T.
 template <class Team, class E>
 SVD_HD WideNumber relative_residual(const Team& team, const OperandMatrix<E>& t, const VectorMatrix<E>& x,
                                     const VectorMatrix<E>& y, const typename E::Lane* s, int k,
                                     const CertificateWorkspace& work) {
   using Wide = WideOf<E>;
-  const WideNumber zero(0), infinity(std::numeric_limits<double>::infinity());
+  const WideNumber zero(0);
   const int rows = x.rows, width = k < 8 ? k : 8;
   const Pow2<WideNumber> scale = scale_of(team, t, rows, k, work);
   team.for_each(0, k, [&](int l) SVD_LAMBDA { work.s[l] = WideNumber(static_cast<double>(s[l].v)) * scale; });
@@ -126,8 +134,7 @@ SVD_HD WideNumber relative_residual(const Team& team, const OperandMatrix<E>& t,
   const WideNumber square = sum_by_team(team, rows * width, work.squares, work.parts);
   const WideNumber norm = sum_by_team(team, rows * width, work.norms, work.parts);
   team.sync();
-  const WideNumber ratio = select(norm > zero, sqrt(square) / sqrt(norm), select(square > zero, infinity, square));
-  return select(ratio >= zero, ratio, infinity);
+  return residual_of(square, norm);
 }
 
 // |I - X^H X|_F over the first k columns.

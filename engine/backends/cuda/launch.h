@@ -20,6 +20,7 @@
 #include "engine/backends/cuda/by_rows/tridiagonal_launch.h"
 #include "engine/backends/cuda/device/batch_shape.h"
 #include "engine/backends/cuda/device/launch_context.h"
+#include "engine/backends/cuda/finish/certificate_kernels.h"
 #include "engine/backends/cuda/finish/finishing_kernels.h"
 #include "engine/backends/cuda/general/general_launch.h"
 #include "engine/backends/cuda/lanes/hermitian_kernels.h"
@@ -100,6 +101,7 @@ class Launcher {
           staged_x(shape.staged() ? carver->take<E>(count * shape.long_side * shape.k) : nullptr),
           staged_y(shape.staged() ? carver->take<E>(count * shape.k * shape.k) : nullptr),
           finishing(finishes(shape) ? carver->take<char>(finishing_plan(shape, count).scratch_bytes) : nullptr),
+          tiles(tiles_certificates(shape) ? carver->take<double>(count * tiles_of(shape).numbers()) : nullptr),
           blocks(shape.by_blocks() || shape.by_rows() ? carver->take<char>(block_bytes(shape, count)) : nullptr),
           lanes(shape, count, carver) {}
 
@@ -107,6 +109,7 @@ class Launcher {
     TallCall<T> tall;
     E *staged_x, *staged_y;
     char* finishing;
+    double* tiles;  // of certificates
     char* blocks;
     ValuesLaunch<E> lanes;
   };
@@ -129,6 +132,13 @@ class Launcher {
     const Outputs& o = shape.plan.outputs;
     if (shape.hermitian()) return o.fix_phases || o.certificate;
     return shape.with_vectors() && shape.x_columns() > 0;
+  }
+  // Whether certificates are written by tiles, and not by the teams that finish vectors.
+  static bool tiles_certificates(const BatchShape& shape) {
+    return shape.plan.outputs.certificate && shape.k > kLargestTeamCertificate;
+  }
+  static CertificateTiles tiles_of(const BatchShape& shape) {
+    return {static_cast<int>(shape.long_side), shape.k, shape.hermitian()};
   }
   static FinishPlan finishing_plan(const BatchShape& shape, int64_t count) {
     return finish_plan<E>(shape.k, static_cast<int>(shape.long_side), static_cast<int>(shape.x_columns()), count);
@@ -225,7 +235,8 @@ class Launcher {
               const FinishVectors<T>& x, const FinishVectors<T>& y) const {
     const Outputs& outputs = shape_.plan.outputs;
     FinishCall<T> call{};
-    call.options = {shape_.k, shape_.wide(), outputs.fix_phases, true, outputs.certificate};
+    const bool by_tiles = tiles_certificates(shape_);
+    call.options = {shape_.k, shape_.wide(), outputs.fix_phases, true, outputs.certificate && !by_tiles};
     call.count = square.count;
     call.x = x;
     call.y = y;
@@ -239,6 +250,7 @@ class Launcher {
     call.certificates = static_cast<T*>(batch.planes[Plane::kCertificate]);
     call.scratch = w.finishing;
     finish_vectors<E>(launch, finishing_plan(shape_, square.count), call);
+    if (by_tiles) write_certificates<E>(launch, call, tiles_of(shape_), w.tiles);
   }
 
   void gradients(Launch* launch, const SquareCall<T>& square, const DeviceBatch& batch, const Workspace& w,

@@ -2,11 +2,13 @@
 //
 //   reduce_kernel        A = Q B P^H              algorithms/blocks/bidiagonalize_in_registers.h, a grid of threads
 //   (row_kernels.h       B = U_B S V_B^T          algorithms/lanes/golub_kahan.h, and rows of U and V)
+//   bisect_kernel        S alone                  algorithms/lanes/bisected_value.h, a thread a value
 //   finish_kernel        S in order               lanes/finish_kernel.h
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_BY_ROWS_BIDIAGONAL_KERNELS_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_BY_ROWS_BIDIAGONAL_KERNELS_H_
 
 #include "engine/algorithms/blocks/bidiagonalize_in_memory.h"
+#include "engine/algorithms/lanes/bisected_value.h"
 #include "engine/algorithms/lanes/golub_kahan.h"
 #include "engine/backends/cuda/by_rows/bidiagonal_launch.h"
 #include "engine/backends/cuda/by_rows/row_kernels.h"
@@ -55,28 +57,46 @@ __global__ void __launch_bounds__(GridOfThreads<E, K>::kBlock)
   });
 }
 
-// Larger matrices, in the memory of rows, which come later: a thread block each. k <= K.
-template <class E, int K>
-using ReductionInMemory = scalar::BidiagonalizeInMemory<BlockThreads, E, K / 32, reduction_warps(sizeof(E), K)>;
+// Larger matrices, in the memory of rows, which come later: a thread block each, or a cluster of blocks. k <= K. The bits do
+// not depend on that.
+template <class E, int K, class Threads>
+using ReductionInMemory =
+    scalar::BidiagonalizeInMemory<Threads, E, K / 32, reduction_warps(sizeof(E), K),
+                                  std::is_same_v<Threads, ClusterThreads> ? kKeptByCluster : kKeptByBlock>;
 
-template <class E, int K>
-__global__ void __launch_bounds__(ReductionInMemory<E, K>::kThreads, 1)
-    reduce_in_memory_kernel(const SquareCall<typename E::Scalar> call, const SweptMemory<E, 2> memory) {
+template <class E, int K, class Threads>
+__device__ __forceinline__ void reduce_in_memory(const SquareCall<typename E::Scalar>& call,
+                                                 const SweptMemory<E, 2>& memory, int64_t m, void* shared) {
   using T = typename E::Scalar;
-  using Algorithm = ReductionInMemory<E, K>;
+  using Algorithm = ReductionInMemory<E, K, Threads>;
   using Whole = typename Algorithm::Whole;
-  extern __shared__ __align__(16) unsigned char shared_bytes[];
   const int k = call.k;
-  const int64_t m = blockIdx.x;
-  Algorithm algorithm(BlockThreads(), reinterpret_cast<typename Algorithm::Shared*>(shared_bytes), k);
+  const Threads threads;
+  Algorithm algorithm(threads, static_cast<typename Algorithm::Shared*>(shared), k);
   Whole* const a = reinterpret_cast<Whole*>(memory.sides[0].rows + m * k * k);
   Lane<T> exponent;
   const bool finite = algorithm.load(reinterpret_cast<const Whole*>(call.a) + m * k * k, call.row_major, a, &exponent);
-  if (threadIdx.x == 0) {
+  if (threads.index() == 0) {
     memory.between.exponent[m] = exponent.v + (call.exponents == nullptr ? T(0) : call.exponents[m * k]);
     memory.between.state[m] = T(finite ? kOkState : kNonFiniteState);
   }
   algorithm.run(a, ReflectorsInMemory<E>{memory, m, k, scalar::padded_row(k), true});
+}
+
+template <class E, int K>
+__global__ void __launch_bounds__(ReductionInMemory<E, K, BlockThreads>::kThreads, 1)
+    reduce_in_memory_kernel(const SquareCall<typename E::Scalar> call, const SweptMemory<E, 2> memory) {
+  extern __shared__ __align__(16) unsigned char shared_bytes[];
+  reduce_in_memory<E, K, BlockThreads>(call, memory, blockIdx.x, shared_bytes);
+}
+
+// kReductionCluster blocks share a matrix, and its rows of the other side instead of shared memory.
+template <class E, int K>
+__global__ void __launch_bounds__(ReductionInMemory<E, K, ClusterThreads>::kThreads / kReductionCluster, 1)
+    reduce_by_cluster_kernel(const SquareCall<typename E::Scalar> call, const SweptMemory<E, 2> memory) {
+  static_assert(sizeof(typename ReductionInMemory<E, K, ClusterThreads>::Shared) <= K / 2 * (K / 2) * sizeof(E));
+  const int64_t m = blockIdx.x / kReductionCluster;
+  reduce_in_memory<E, K, ClusterThreads>(call, memory, m, memory.sides[1].rows + m * call.k * call.k);
 }
 
 // --- B = U_B S V_B^T -----------------------------------------------------------------------------------------------
@@ -96,6 +116,22 @@ struct BidiagonalSweeps {
   static __device__ __forceinline__ L value(L x) { return abs(x); }
 };
 
+// Values in descending order, where no vectors are wanted.
+template <class E>
+__global__ void __launch_bounds__(kBisectBlock) bisect_kernel(int k, const SweptMemory<E, 2> memory) {
+  using L = typename E::Lane;
+  extern __shared__ __align__(16) unsigned char shared_bytes[];
+  L* const squares = reinterpret_cast<L*>(shared_bytes);
+  const auto blocks = static_cast<int>(blocks_for(k, kBisectBlock)), thread = static_cast<int>(threadIdx.x);
+  const int64_t m = blockIdx.x / blocks;
+  for (int x = thread; x < 2 * k - 1; x += kBisectBlock) {
+    squares[x] = scalar::add_square(L(0), load_element(memory.sides[x % 2].phases + m * k + x / 2));
+  }
+  __syncthreads();
+  const int j = static_cast<int>(blockIdx.x) % blocks * kBisectBlock + thread;
+  if (j < k) memory.d[m * k + k - 1 - j] = scalar::BisectedValue<L>(k, squares).value(j);
+}
+
 // --- launching -----------------------------------------------------------------------------------------------------
 
 template <class E, int K>
@@ -112,10 +148,28 @@ void launch_reduce(Launch* launch, const SquareCall<typename E::Scalar>& call, c
   }
 }
 
+inline int device_attribute(Launch* launch, cudaDeviceAttr attribute) {
+  int value = 0;
+  const cudaError_t e = cudaDeviceGetAttribute(&value, attribute, launch->device);
+  if (launch->error == cudaSuccess) launch->error = e;
+  return value;
+}
+inline int multiprocessors_of(Launch* launch) {
+  return std::max(1, device_attribute(launch, cudaDevAttrMultiProcessorCount));
+}
+
 template <class E, int K>
 void launch_reduce_in_memory(Launch* launch, const SquareCall<typename E::Scalar>& call,
                              const SweptMemory<E, 2>& memory) {
-  using Algorithm = ReductionInMemory<E, K>;
+  using Algorithm = ReductionInMemory<E, K, BlockThreads>;
+  if constexpr (K == kLargestInMemory) {
+    if (call.count * kReductionCluster <= multiprocessors_of(launch) &&
+        device_attribute(launch, cudaDevAttrClusterLaunch) != 0) {
+      return launch->in_clusters<reduce_by_cluster_kernel<E, K>>(kReductionCluster,
+                                                                 static_cast<unsigned>(call.count * kReductionCluster),
+                                                                 Algorithm::kThreads / kReductionCluster, call, memory);
+    }
+  }
   launch->operator()<reduce_in_memory_kernel<E, K>>(static_cast<unsigned>(call.count), Algorithm::kThreads,
                                                     static_cast<int>(sizeof(typename Algorithm::Shared)), call, memory);
 }
@@ -129,7 +183,12 @@ void decompose_in_memory(Launch* launch, const VectorsCall<E>& call, const Swept
   const SquareCall<T>& square = call.square;
   const int k = square.k;
   launch_reduce_in_memory<E, K>(launch, square, memory);
-  launch_windows<K, BidiagonalSweeps<E>>(launch, square, memory, first_side, sides);
+  if (sides > 0) {
+    launch_windows<K, BidiagonalSweeps<E>>(launch, square, memory, first_side, sides);
+  } else {
+    launch->operator()<bisect_kernel<E>>(static_cast<unsigned>(square.count * blocks_for(k, kBisectBlock)),
+                                         kBisectBlock, (2 * k - 1) * static_cast<int>(sizeof(T)), k, memory);
+  }
   launch->operator()<order_kernel<E>>(static_cast<unsigned>(square.count), kWindowBlock,
                                       k * static_cast<int>(sizeof(T)), square, memory);
   if (sides == 0) return;
@@ -162,9 +221,7 @@ void decompose_part(Launch* launch, const VectorsCall<E>& call, const SweptMemor
 // Matrices of a part of the batch, for which there is `room`. Each has a multiprocessor, and none of these should be idle: so
 // it is a multiple of their number, or all that are left.
 inline int64_t whole_waves(Launch* launch, int64_t room, int64_t count) {
-  int multiprocessors = 1;
-  const cudaError_t e = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, launch->device);
-  if (launch->error == cudaSuccess) launch->error = e;
+  const int multiprocessors = multiprocessors_of(launch);
   return room >= count || room < multiprocessors ? room : room - room % multiprocessors;
 }
 

@@ -328,14 +328,13 @@ void launch_windows(Launch* launch, const SquareCall<typename E::Scalar>& call,
                     const SweptMemory<E, Sweeps::kSides>& memory, int first_side, int sides) {
   using T = typename E::Scalar;
   constexpr int kSides = Sweeps::kSides;
-  const int k = call.k, rounds = rotation_rounds(k), y = sides;
+  const int k = call.k, rounds = rotation_rounds(k);
   const auto blocks = [&](int64_t of_matrix) {
-    return dim3(static_cast<unsigned>(call.count * of_matrix), static_cast<unsigned>(y));
+    return dim3(static_cast<unsigned>(call.count * of_matrix), static_cast<unsigned>(sides));
   };
-  if (sides > 0) launch_reflect<K>(launch, k, call.count, memory, first_side, sides);
+  launch_reflect<K>(launch, k, call.count, memory, first_side, sides);
   for (int round = 0; round < rounds; ++round) {
     launch_sweeps_at_once<K, Sweeps>(launch, call, memory, round, round + 1 == rounds);
-    if (sides == 0) continue;
     if (round == 0) {
       launch->operator()<apply_phases_kernel<E, kSides>>(blocks(1), kWindowBlock, 0, k, memory, first_side);
     }

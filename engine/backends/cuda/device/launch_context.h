@@ -25,6 +25,22 @@ struct Launch {
     error = cudaGetLastError();
   }
 
+  // In clusters of so many blocks, without dynamic shared memory.
+  template <auto kKernel, class... Args>
+  void in_clusters(unsigned blocks, dim3 grid, dim3 block, const Args&... args) {
+    if (error != cudaSuccess || grid.x == 0) return;
+    cudaLaunchAttribute attribute{};
+    attribute.id = cudaLaunchAttributeClusterDimension;
+    attribute.val.clusterDim = {blocks, 1, 1};
+    cudaLaunchConfig_t config{};
+    config.gridDim = grid;
+    config.blockDim = block;
+    config.stream = stream;
+    config.attrs = &attribute;
+    config.numAttrs = 1;
+    error = cudaLaunchKernelEx(&config, kKernel, args...);
+  }
+
  private:
   static constexpr int kSharedWithoutAsking = 48 * 1024;
 

@@ -180,6 +180,37 @@ struct BlockThreads {
   }
 };
 
+// The thread blocks of a cluster, whole warps each. GPUs have them from compute capability 9 on.
+class ClusterThreads {
+ public:
+  __device__ ClusterThreads() : index_(static_cast<int>(rank() * blockDim.x + threadIdx.x)) {}
+  __device__ __forceinline__ int index() const { return index_; }
+  // Writes of before are seen afterwards, those to the device's memory as well.
+  __device__ __forceinline__ void sync() const {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.arrive.aligned;\n\tbarrier.cluster.wait.aligned;" ::: "memory");
+#endif
+  }
+  template <class T>
+  __device__ __forceinline__ T from_lane(T x, int lane) const {
+    return __shfl_sync(~0u, x, lane);
+  }
+  template <class T>
+  __device__ __forceinline__ T exchanged(T x, int distance) const {
+    return __shfl_xor_sync(~0u, x, distance);
+  }
+
+ private:
+  static __device__ __forceinline__ unsigned rank() {
+    unsigned r = 0;
+#if __CUDA_ARCH__ >= 900
+    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(r));
+#endif
+    return r;
+  }
+  int index_;
+};
+
 // --- phases ------------------------------------------------------------------------------------------------------------
 
 // kThreads neighbouring threads of one warp.

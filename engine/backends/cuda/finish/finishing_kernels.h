@@ -75,8 +75,8 @@ FinishPlan finish_plan(int k, int rows, int x_columns, int64_t count) {
   FinishPlan plan{};
   plan.threads = work <= kFinishSmallWork ? kFinishSmallTeam : work <= kFinishWarpWork ? 32 : kFinishBlockTeam;
   plan.basis_bytes = aligned(scalar::BasisWorkspace<E>::elements(rows, k) * static_cast<int64_t>(sizeof(E)));
-  const int64_t numbers =
-      std::max(scalar::CertificateWorkspace::numbers(rows, k), scalar::GradientWorkspace<typename E::Lane>::numbers(k));
+  const int64_t of_certificate = k > kLargestTeamCertificate ? 0 : scalar::CertificateWorkspace::numbers(rows, k);
+  const int64_t numbers = std::max(of_certificate, scalar::GradientWorkspace<typename E::Lane>::numbers(k));
   plan.team_bytes = plan.basis_bytes + aligned(numbers * 8);
   const int64_t most =
       std::clamp(kFinishScratchBytes / plan.team_bytes, kFinishLeastTeams, kFinishThreads / plan.threads);
