@@ -35,14 +35,10 @@ endif()
 # An edit costs more then, and an include may be missing unseen: for builds that are made once, beside one without.
 option(SVDSERVE_UNITY "Compile the sources of a target several at a time" OFF)
 
-# No unit takes a minute or 1 GB. Those of sanitizers need more of both, and so do tests.
+# No unit takes a minute or 2 GB.
 function(svdserve_compile_together target)
   if(SVDSERVE_UNITY)
-    set(sources 12)
-    if(SVDSERVE_SANITIZE OR "OF_TESTS" IN_LIST ARGN)
-      set(sources 6)
-    endif()
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${sources})
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
     # GCC takes the sources of a unit for headers, where a member of a type of an unnamed namespace is a mistake.
     target_compile_options(${target} PRIVATE -Wno-subobject-linkage)
   endif()
@@ -78,7 +74,7 @@ function(svdserve_test_program name)
   cmake_parse_arguments(arg "COMPUTES;APART" "" "SOURCES;LIBS" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
   if(NOT arg_APART)
-    svdserve_compile_together(${name} OF_TESTS)
+    svdserve_compile_together(${name})
   endif()
   target_link_libraries(${name} PRIVATE ${arg_LIBS} GTest::gmock GTest::gtest_main svdserve_build_flags)
   if(arg_COMPUTES)

@@ -94,9 +94,9 @@ TYPED_TEST_SUITE(BidiagonalInMemory, Shapes);
 TYPED_TEST(BidiagonalInMemory, EveryKindKeepsTheContract) {
   const int k = 32 * TypeParam::kLaneRows - 27;
   for (const Kind kind : kinds(this->kType)) {
-    const bool usual =
-        kind == Kind::kNormal || kind == Kind::kLowRank || kind == Kind::kColumnGraded ||
-        (k < 128 && (kind == Kind::kDuplicates || kind == Kind::kSteepRows || kind == Kind::kOverflowing));
+    const bool usual = kind == Kind::kNormal || kind == Kind::kLowRank ||
+                       (k < 128 && (kind == Kind::kColumnGraded || kind == Kind::kDuplicates ||
+                                    kind == Kind::kSteepRows || kind == Kind::kOverflowing));
     if (is_long_run() || usual) this->test_matrix(generate(kind, this->kType, k, k, 5), name(kind));
   }
 }
