@@ -51,9 +51,11 @@ std::unique_ptr<CudaEngine> CudaEngine::open(const CudaEngineOptions& options, C
   impl->description = {options.ordinal,    info.name,          info.uuid,           info.memory_bytes,
                        info.compute_major, info.compute_minor, info.multiprocessors};
   constexpr uint64_t kShareOfSlots = 12;  // the server leaves a tenth to them, contexts and libraries
+  const int lanes = std::max(options.lanes, 1);
   impl->traffic.room = info.memory_bytes / kShareOfSlots;
+  impl->traffic.room_of_slot = impl->traffic.room / static_cast<uint64_t>(lanes * cuda::CudaLane::kSlots);
   const uint64_t slot_bytes = std::max(options.slot_bytes, kLeastSlotBytes);
-  for (int i = 0; i < std::max(options.lanes, 1); ++i) {
+  for (int i = 0; i < lanes; ++i) {
     impl->lanes.push_back(std::make_unique<cuda::CudaLane>(api, slot_bytes, info.multiprocessors, &impl->traffic));
     if (*status = impl->lanes.back()->allocate(); !status->ok()) return nullptr;
   }

@@ -600,6 +600,20 @@ TEST_P(CudaEngineTest, SlotsGrowNoFurtherThanTheirShareOfMemory) {
   expect_quiet();
 }
 
+// One that took the memory for as many as there are multiprocessors would leave the others pieces of a few.
+TEST_P(CudaEngineTest, SlotsHaveTheSamePartOfTheirShare) {
+  control_.set_device(17, uint64_t{2160} << 20);  // 60 MiB for each slot
+  control_.set_workspace_per_matrix(uint64_t{4} << 20);
+  const Plan plan =
+      *make_plan({257, 256, DType::kF64, Order::kRowMajor}, {.method = Method::kJacobi, .vectors = Vectors::kThin})
+           .plan;
+  const auto engine = open();
+  const Batch batch(plan, {7, 1, 2, 30}, 3);
+  batch.expect_done(engine->execute(0, plan, batch.segments()));
+  EXPECT_EQ(control_.observed().launches, 4);  // of ten matrices each
+  expect_quiet();
+}
+
 TEST_P(CudaEngineTest, LargePiecesAreReadAndWrittenInPlaceWherePinned) {
   control_.set_device(13);
   const Plan plan = plan_of({300, 300, DType::kF64, Order::kRowMajor});

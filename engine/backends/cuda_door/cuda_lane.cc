@@ -133,7 +133,7 @@ CudaLane::SlotSize CudaLane::size_of(const Plan& plan, int64_t count) const {
           api_->workspace_bytes(&plan, count)};
 }
 
-// Whole groups, and one at least, for which a slot may have to grow.
+// Whole groups, and one at least, for which a slot may have to grow. Every slot can, so that none has far smaller pieces.
 int64_t CudaLane::matrices_per_piece(const Plan& plan) const {
   const int64_t group = plan.outputs.group;
   int64_t groups = static_cast<int64_t>(size_.in / (operand_bytes(plan) * static_cast<uint64_t>(group)));
@@ -143,7 +143,10 @@ int64_t CudaLane::matrices_per_piece(const Plan& plan) const {
     most = {std::max(most.in, kLargeOperands), std::max(most.out, kLargeResults),
             std::max(most.workspace, kLargeWorkspace)};
   }
-  while (groups > 1 && !most.holds(size_of(plan, groups * group))) groups = groups * 7 / 8;
+  const auto fits = [&](const SlotSize& size) {
+    return size_.holds(size) || (most.holds(size) && size.total() <= traffic_->room_of_slot);
+  };
+  while (groups > 1 && !fits(size_of(plan, groups * group))) groups = groups * 7 / 8;
   return std::max<int64_t>(groups, 1) * group;
 }
 

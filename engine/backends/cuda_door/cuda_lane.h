@@ -34,13 +34,15 @@ class DeviceApi {
 struct Traffic {
   std::atomic<uint64_t> uploaded{0}, downloaded{0};
   std::atomic<uint64_t> allocated{0};  // bytes of device memory, now
-  // Slots grow so far together, but for a group that needs more: the rest is for large matrices.
-  uint64_t room = 0;
+  // Bytes to which slots grow, together and each, but for a group that needs more: the rest is for large matrices.
+  uint64_t room = 0, room_of_slot = 0;
 };
 
 // Thread-compatible.
 class CudaLane {
  public:
+  static constexpr int kSlots = 3;
+
   // multiprocessors: of the GPU.
   CudaLane(DeviceApi api, uint64_t slot_bytes, int multiprocessors, Traffic* traffic);
   // Frees everything, unless the context died.
@@ -81,6 +83,7 @@ class CudaLane {
   struct SlotSize {
     uint64_t in, out, workspace;
     bool holds(const SlotSize& size) const { return size.in <= in && size.out <= out && size.workspace <= workspace; }
+    uint64_t total() const { return in + out + workspace; }
   };
   struct Slot {
     CUstream_st* stream = nullptr;
@@ -94,7 +97,6 @@ class CudaLane {
     Piece piece;           // empty: the slot is free
   };
   class Upload;
-  static constexpr int kSlots = 3;
   static constexpr uint64_t kCountBytes = 8 * sizeof(uint64_t);  // kMatrixStatuses, and aligned planes after them
 
   SlotSize size_of(const Plan& plan, int64_t count) const;

@@ -7,6 +7,8 @@
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_BY_ROWS_BIDIAGONAL_KERNELS_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_BY_ROWS_BIDIAGONAL_KERNELS_H_
 
+#include <type_traits>
+
 #include "engine/algorithms/blocks/bidiagonalize_in_memory.h"
 #include "engine/algorithms/lanes/bisected_value.h"
 #include "engine/algorithms/lanes/golub_kahan.h"

@@ -8,6 +8,7 @@
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_FINISH_CERTIFICATE_KERNELS_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_FINISH_CERTIFICATE_KERNELS_H_
 
+#include <type_traits>
 #include <utility>
 
 #include "engine/backends/cuda/device/launch_context.h"
@@ -25,8 +26,7 @@ struct CertificateTiles {
 
   __host__ __device__ int down() const { return (rows + kCertificateTile - 1) / kCertificateTile; }
   __host__ __device__ int across() const { return (k + kCertificateTile - 1) / kCertificateTile; }
-  // Tiles of product 0, T - X S Y^H, and of 1 and 2, X^H X and Y^H Y.
-  __host__ __device__ int of_product(int product) const { return (product == 0 ? down() : across()) * across(); }
+  // The first tile of product 0, T - X S Y^H, and of 1 and 2, X^H X and Y^H Y.
   __host__ __device__ int first(int product) const {
     return product == 0 ? 0 : (down() + (product - 1) * across()) * across();
   }
