@@ -9,8 +9,8 @@
 #   release   all tests, optimized as shipped for this machine's instruction set, with lint, layering, install and
 #             operations checks; with 'long' for every instruction set
 #   asan      C++ and Python tests of the smallest sizes, under AddressSanitizer and UndefinedBehaviorSanitizer; with
-#             'long' also those of single algorithms and of the Python client. Clang compiles it in half of GCC's time, and
-#             checks the annotations of locks
+#             'long' also those of single algorithms and of the Python client. Clang compiles it in half of GCC's time,
+#             checks the annotations of locks, and compiles every header by itself
 #   tsan      what threads share in engine and server core, which know no gRPC, under ThreadSanitizer
 #   fuzz      decoders, with inputs that libFuzzer makes up, for about a minute; tests/fuzz/run.py does it for as long as one likes
 set -uo pipefail

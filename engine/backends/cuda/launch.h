@@ -10,6 +10,7 @@
 //                 TRIDIAGONAL; then finish/finishing_kernels.h
 //   general       general/general_launch.h
 //   vectors       lanes/vectors_launch.h  then Q times X, and finish/finishing_kernels.h
+//   certificates  finish/certificate_kernels.h   k > 32; the others are finish/finishing_kernels.h's
 //   otherwise     lanes/values_launch.h
 //   MIMO answers  mimo/answers.h          after the values of all matrices, which stay on the device
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_LAUNCH_H_

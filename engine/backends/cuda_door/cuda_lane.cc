@@ -133,7 +133,8 @@ CudaLane::SlotSize CudaLane::size_of(const Plan& plan, int64_t count) const {
           api_->workspace_bytes(&plan, count)};
 }
 
-// Whole groups, and one at least, for which a slot may have to grow. Every slot can, so that none has far smaller pieces.
+// Whole groups, and one at least, for which a slot may have to grow. All slots have room for such pieces at once, unless
+// other plans have left them larger buffers.
 int64_t CudaLane::matrices_per_piece(const Plan& plan) const {
   const int64_t group = plan.outputs.group;
   int64_t groups = static_cast<int64_t>(size_.in / (operand_bytes(plan) * static_cast<uint64_t>(group)));

@@ -1,6 +1,8 @@
 // U, S and V of k x k matrices by bidiagonalization, 33 <= k <= 512:
 //
-//   reduce_kernel        A = Q B P^H              algorithms/blocks/bidiagonalize_in_registers.h, a grid of threads
+//   reduce_kernel        A = Q B P^H, k <= 128    algorithms/blocks/bidiagonalize_in_registers.h, a grid of threads
+//   reduce_in_memory_kernel, reduce_by_cluster_kernel
+//                        the same beyond          algorithms/blocks/bidiagonalize_in_memory.h, a block or a cluster
 //   (row_kernels.h       B = U_B S V_B^T          algorithms/lanes/golub_kahan.h, and rows of U and V)
 //   bisect_kernel        S alone                  algorithms/lanes/bisected_value.h, a thread a value
 //   finish_kernel        S in order               lanes/finish_kernel.h

@@ -1,6 +1,7 @@
 // The last steps of singular vectors (algorithms/finish/finish_vectors.h) for a batch in device memory:
 //
-//   finish_vectors_kernel   completes X, fixes phases, writes certificates, in place   a team a matrix
+//   finish_vectors_kernel   completes X, fixes phases, in place, and writes certificates of up to kLargestTeamCertificate
+//                           columns                                                    a team a matrix
 //   gradients_kernel        gradients of MIMO numbers, of finished vectors             the same
 //
 // A team is a few threads for small matrices, a warp, or a block. It takes one matrix after the other, so only the teams
