@@ -95,12 +95,13 @@ failed_tests() {
 import re, sys, xml.etree.ElementTree as tree
 name, report = sys.argv[1:]
 telling = re.compile(r"Failure|FAILED|ERROR|SUMMARY|runtime error|WARNING: ThreadSanitizer|terminate|Error:|signal|Timeout|^E ")
+noise = re.compile(r"\[ RUN|\[ +OK |ts=[0-9]")  # names of tests, and what the server logs of planted faults
 for case in tree.parse(report).getroot().findall("testcase"):
     if case.get("status") == "run" or case.get("status") == "notrun":
         continue
     print(f"failed in {name}: {case.get('name')} after {case.get('time')} s")
     lines = (case.findtext("system-out") or "").splitlines()
-    found = [n for n, line in enumerate(lines) if telling.search(line)]
+    found = [n for n, line in enumerate(lines) if telling.search(line) and not noise.match(line)]
     shown = sorted({m for n in found[:8] for m in range(n, min(n + 4, len(lines)))})[:20] or range(max(len(lines) - 10, 0), len(lines))
     for n in shown:
         print("    " + lines[n][:300])

@@ -347,6 +347,8 @@ struct TwoSpeeds : PipelineHarness {
     takes(1, absl::Milliseconds(1));
     EXPECT_EQ(submit(1)->wait().devices, "fake:0");  // nothing is known of either
     EXPECT_EQ(submit(1)->wait().devices, "fake:1");  // nothing is known of this one
+    settle(*pipeline, 0);
+    settle(*pipeline, 1);
     device(0).fail(nullptr);
     device(1).fail(nullptr);
   }

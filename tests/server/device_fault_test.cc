@@ -49,12 +49,6 @@ struct FaultyServer {
     return request;
   }
 
-  // Until the lane of a device is given back and the alarm set: a clock that was moved on before would never ring it.
-  void settle(int device) {
-    while (pipeline->devices()[static_cast<size_t>(device)].outstanding_batches > 0) std::this_thread::yield();
-    pipeline->stats();  // under the lock in which both happen
-  }
-
   FakeClock clock;
   CountingRecorder recorder;
   std::vector<std::shared_ptr<FaultPlan>> plans;
@@ -210,7 +204,7 @@ TEST(DeviceFault, BatchThatCameBackEndsByDeadlineCancelAndTimeoutWhileItWaits) {
     const TicketPtr t = s.submit(7, deadline);
     s.pipeline->cancel(first->handle);
     while (s.recorder.retries() == retries) std::this_thread::yield();
-    s.settle(0);
+    settle(*s.pipeline, 0);
     return t;
   };
   const TicketPtr late = fail_on_0(s.clock.now() + absl::Seconds(1));
@@ -275,7 +269,7 @@ TEST(DeviceFault, BatchesThatCameBackHideNobody) {
     s.clock.advance(absl::Seconds(20));
     std::this_thread::yield();
   }
-  s.settle(0);
+  settle(*s.pipeline, 0);
   EXPECT_EQ(s.pipeline->stats().queued_requests, 40);
   s.plans[0]->always(nullptr);
   s.clock.advance(absl::Seconds(20));

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -107,6 +108,13 @@ inline Request make_warm_request(int64_t count, double first, const TicketPtr& t
   own_options(&request)->decomposition = Decomposition::kGeneral;
   own_options(&request)->starting_vectors = true;
   return request;
+}
+
+// Waits until the lanes of a device are given back and the alarm is set. A test that acts before sees a device busy
+// with work that was answered, or moves the clock past an alarm that is not set.
+inline void settle(Pipeline& pipeline, int device) {
+  while (pipeline.devices()[static_cast<size_t>(device)].outstanding_batches > 0) std::this_thread::yield();
+  pipeline.stats();  // under the lock in which both happen
 }
 
 class PipelineHarness {
