@@ -1,5 +1,5 @@
 // BIDIAGONAL of one matrix on a CPU, called as batches call it: every kind of matrix, every small order, both strides.
-#include "engine/backends/host/dense/bidiagonal_svd.h"
+#include "engine/backends/host/bidiagonal/bidiagonal_svd.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +8,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "engine/backends/host/dense/bidiagonal_reduction.h"
+#include "engine/backends/host/bidiagonal/bidiagonal_reduction.h"
 #include "engine/backends/host/dense/blas.h"
 #include "gtest/gtest.h"
 #include "tests/support/numerics/effort.h"
@@ -29,7 +29,7 @@ template <class E>
 struct Result {
   MatrixStatus status;
   std::vector<typename host::BidiagonalSvd<E>::T> s;
-  std::vector<E> x, yh;
+  std::vector<E> x, y;
 };
 
 template <class E>
@@ -45,7 +45,7 @@ class BidiagonalSvdTest : public ::testing::Test {
     Result<E> result{{}, std::vector<T>(n), std::vector<E>(vectors ? m * n : 0), std::vector<E>(vectors ? n * n : 0)};
     const host::StridedMatrix<E> t{elements.data(), a.rows, a.cols, by_rows ? a.cols : 1, by_rows ? 1 : a.rows};
     result.status =
-        svd_.decompose(t, result.s.data(), vectors ? result.x.data() : nullptr, vectors ? result.yh.data() : nullptr);
+        svd_.decompose(t, result.s.data(), vectors ? result.x.data() : nullptr, vectors ? result.y.data() : nullptr);
     return result;
   }
 
@@ -56,6 +56,14 @@ class BidiagonalSvdTest : public ::testing::Test {
         const std::complex<double> z(by_columns[static_cast<size_t>(j * rows + i)]);
         d.at_[static_cast<size_t>(i * cols + j)] = {z.real(), z.imag()};
       }
+    }
+    return d;
+  }
+
+  static Dense adjoint(const Dense& a) {
+    Dense d{a.cols, a.rows, std::vector<Wide>(a.at_.size())};
+    for (int64_t i = 0; i < a.rows; ++i) {
+      for (int64_t j = 0; j < a.cols; ++j) d.at_[static_cast<size_t>(j * a.rows + i)] = std::conj(a.at(i, j));
     }
     return d;
   }
@@ -79,7 +87,7 @@ class BidiagonalSvdTest : public ::testing::Test {
 
   void expect_vectors(const Matrix& a, const Result<E>& result) {
     const long double u = real_type(a.dtype).unit_roundoff;
-    const Dense x = widen(result.x, a.rows, a.cols), yh = widen(result.yh, a.cols, a.cols);
+    const Dense x = widen(result.x, a.rows, a.cols), yh = adjoint(widen(result.y, a.cols, a.cols));
     EXPECT_LE(orthogonality(x, false), 10 * static_cast<long double>(a.rows) * u);
     EXPECT_LE(orthogonality(yh, true), 10 * static_cast<long double>(a.cols) * u);
     // Values that over- or underflow are not those of these vectors.
@@ -99,7 +107,7 @@ class BidiagonalSvdTest : public ::testing::Test {
     expect_vectors(a, vectors);
     EXPECT_EQ(vectors.s, turned.s);
     EXPECT_EQ(vectors.x, turned.x);
-    EXPECT_EQ(vectors.yh, turned.yh);
+    EXPECT_EQ(vectors.y, turned.y);
   }
 
   host::BlasThreads one_thread_a_call_;

@@ -16,7 +16,7 @@
 #include <type_traits>
 
 #include "engine/backends/host/base/aligned_array.h"
-#include "engine/backends/host/dense/bidiagonal_svd.h"
+#include "engine/backends/host/bidiagonal/bidiagonal_svd.h"
 #include "engine/backends/host/dense/blas.h"
 #include "engine/vector_layout.h"
 

@@ -20,11 +20,7 @@ namespace svdserve::host {
                                const BlasInt* k, const E* a, const BlasInt* lda, const E* tau, E* c,                   \
                                const BlasInt* ldc, E* work, const BlasInt* lwork, BlasInt* info, size_t, size_t,       \
                                size_t);
-#define SVD_DECLARE_REAL_LAPACK(prefix, T)                                                                           \
-  void prefix##bdsdc_(const char* uplo, const char* compq, const BlasInt* n, T* d, T* e, T* u, const BlasInt* ldu,   \
-                      T* vt, const BlasInt* ldvt, T* q, BlasInt* iq, T* work, BlasInt* iwork, BlasInt* info, size_t, \
-                      size_t);                                                                                       \
-  void prefix##lasq1_(const BlasInt* n, T* d, T* e, T* work, BlasInt* info);
+#define SVD_DECLARE_REAL_LAPACK(prefix, T) void prefix##lasq1_(const BlasInt* n, T* d, T* e, T* work, BlasInt* info);
 extern "C" {
 SVD_DECLARE_LAPACK(s, or, float)
 SVD_DECLARE_LAPACK(d, or, double)
@@ -45,50 +41,43 @@ namespace lapack {
 // Elements: 64 columns, and the triangles of ormqr.
 constexpr size_t work_size(int64_t n) { return static_cast<size_t>(64 * n + 65 * 64); }
 
-#define SVD_DEFINE_LAPACK(prefix, transform, E, adjoint)                                                           \
-  /* a, m x n, m >= n: R, and below it the reflectors of Q */                                                      \
-  inline void geqrf(int64_t m, int64_t n, E* a, E* tau, E* work) {                                                 \
-    const BlasInt m_ = BlasInt(m), n_ = BlasInt(n), size = BlasInt(work_size(n));                                  \
-    BlasInt info = 0;                                                                                              \
-    prefix##geqrf_(&m_, &n_, a, &m_, tau, work, &size, &info);                                                     \
-  }                                                                                                                \
-  /* c := Q c, m x n, Q of k reflectors by geqrf() */                                                              \
-  inline void multiply_by_tall_q(int64_t m, int64_t n, int64_t k, const E* a, const E* tau, E* c, E* work) {       \
-    const BlasInt m_ = BlasInt(m), n_ = BlasInt(n), k_ = BlasInt(k), size = BlasInt(work_size(n));                 \
-    BlasInt info = 0;                                                                                              \
-    prefix##transform##mqr_("L", "N", &m_, &n_, &k_, a, &m_, tau, c, &m_, work, &size, &info, 1, 1);               \
-  }                                                                                                                \
-  /* the n x n part of c := Q c and := c P^H, Q and P by gebrd's reflectors in a, n x n */                         \
-  inline void multiply_by_q(int64_t n, const E* a, const E* tau, E* c, int64_t ldc, E* work) {                     \
-    const BlasInt n_ = BlasInt(n), ldc_ = BlasInt(ldc), size = BlasInt(work_size(n));                              \
-    BlasInt info = 0;                                                                                              \
-    prefix##transform##mbr_("Q", "L", "N", &n_, &n_, &n_, a, &n_, tau, c, &ldc_, work, &size, &info, 1, 1, 1);     \
-  }                                                                                                                \
-  inline void multiply_by_ph(int64_t n, const E* a, const E* tau, E* c, int64_t ldc, E* work) {                    \
-    const BlasInt n_ = BlasInt(n), ldc_ = BlasInt(ldc), size = BlasInt(work_size(n));                              \
-    BlasInt info = 0;                                                                                              \
-    prefix##transform##mbr_("P", "R", adjoint, &n_, &n_, &n_, a, &n_, tau, c, &ldc_, work, &size, &info, 1, 1, 1); \
+#define SVD_DEFINE_LAPACK(prefix, transform, E)                                                                  \
+  /* a, m x n, m >= n: R, and below it the reflectors of Q */                                                    \
+  inline void geqrf(int64_t m, int64_t n, E* a, E* tau, E* work) {                                               \
+    const BlasInt m_ = BlasInt(m), n_ = BlasInt(n), size = BlasInt(work_size(n));                                \
+    BlasInt info = 0;                                                                                            \
+    prefix##geqrf_(&m_, &n_, a, &m_, tau, work, &size, &info);                                                   \
+  }                                                                                                              \
+  /* c := Q c, m x n, Q of k reflectors by geqrf() */                                                            \
+  inline void multiply_by_tall_q(int64_t m, int64_t n, int64_t k, const E* a, const E* tau, E* c, E* work) {     \
+    const BlasInt m_ = BlasInt(m), n_ = BlasInt(n), k_ = BlasInt(k), size = BlasInt(work_size(n));               \
+    BlasInt info = 0;                                                                                            \
+    prefix##transform##mqr_("L", "N", &m_, &n_, &k_, a, &m_, tau, c, &m_, work, &size, &info, 1, 1);             \
+  }                                                                                                              \
+  /* the n x n part of c := Q c and := P c, Q and P by gebrd's reflectors in a, n x n */                         \
+  inline void multiply_by_q(int64_t n, const E* a, int64_t lda, const E* tau, E* c, int64_t ldc, E* work) {      \
+    const BlasInt n_ = BlasInt(n), lda_ = BlasInt(lda), ldc_ = BlasInt(ldc), size = BlasInt(work_size(n));       \
+    BlasInt info = 0;                                                                                            \
+    prefix##transform##mbr_("Q", "L", "N", &n_, &n_, &n_, a, &lda_, tau, c, &ldc_, work, &size, &info, 1, 1, 1); \
+  }                                                                                                              \
+  inline void multiply_by_p(int64_t n, const E* a, int64_t lda, const E* tau, E* c, int64_t ldc, E* work) {      \
+    const BlasInt n_ = BlasInt(n), lda_ = BlasInt(lda), ldc_ = BlasInt(ldc), size = BlasInt(work_size(n));       \
+    BlasInt info = 0;                                                                                            \
+    prefix##transform##mbr_("P", "L", "N", &n_, &n_, &n_, a, &lda_, tau, c, &ldc_, work, &size, &info, 1, 1, 1); \
   }
-SVD_DEFINE_LAPACK(s, or, float, "T")
-SVD_DEFINE_LAPACK(d, or, double, "T")
-SVD_DEFINE_LAPACK(c, un, std::complex<float>, "C")
-SVD_DEFINE_LAPACK(z, un, Complex, "C")
+SVD_DEFINE_LAPACK(s, or, float)
+SVD_DEFINE_LAPACK(d, or, double)
+SVD_DEFINE_LAPACK(c, un, std::complex<float>)
+SVD_DEFINE_LAPACK(z, un, Complex)
 #undef SVD_DEFINE_LAPACK
 
-#define SVD_DEFINE_REAL_LAPACK(prefix, T)                                                                     \
-  /* B = U S V^H of the upper bidiagonal d, e; d := S, descending; real_work: 3 n^2 + 4 n, int_work: 8 n */   \
-  inline bool bdsdc(int64_t n, T* d, T* e, T* u, T* vh, T* real_work, BlasInt* int_work) {                    \
-    const BlasInt n_ = BlasInt(n);                                                                            \
-    BlasInt info = 0;                                                                                         \
-    prefix##bdsdc_("U", "I", &n_, d, e, u, &n_, vh, &n_, nullptr, nullptr, real_work, int_work, &info, 1, 1); \
-    return info == 0;                                                                                         \
-  }                                                                                                           \
-  /* its values alone; real_work: 4 n */                                                                      \
-  inline bool lasq1(int64_t n, T* d, T* e, T* real_work) {                                                    \
-    const BlasInt n_ = BlasInt(n);                                                                            \
-    BlasInt info = 0;                                                                                         \
-    prefix##lasq1_(&n_, d, e, real_work, &info);                                                              \
-    return info == 0;                                                                                         \
+#define SVD_DEFINE_REAL_LAPACK(prefix, T)                                    \
+  /* d := values of the upper bidiagonal d, e, descending; real_work: 4 n */ \
+  inline bool lasq1(int64_t n, T* d, T* e, T* real_work) {                   \
+    const BlasInt n_ = BlasInt(n);                                           \
+    BlasInt info = 0;                                                        \
+    prefix##lasq1_(&n_, d, e, real_work, &info);                             \
+    return info == 0;                                                        \
   }
 SVD_DEFINE_REAL_LAPACK(s, float)
 SVD_DEFINE_REAL_LAPACK(d, double)

@@ -181,7 +181,7 @@ typename BlockedBatch<T>::Made BlockedBatch<T>::decompose(Workspace& workspace, 
       return {status,
               status != MatrixStatus::kNonFinite,
               {tall ? Plane::kLeft : Plane::kRight, m, k_, 1, m, false},
-              {tall ? Plane::kRight : Plane::kLeft, k_, k_, k_, 1, true}};
+              {tall ? Plane::kRight : Plane::kLeft, k_, k_, 1, k_, false}};
     }
   }
   const LargeOutcome outcome = workspace.factor.decompose(
@@ -283,14 +283,19 @@ void BlockedBatch<T>::copy_columns(const T* from, const VectorLayout& made, cons
     return;
   }
   const T sign = made.conjugate != wanted.conjugate ? T(-1) : T(1);
-  const auto components = static_cast<int64_t>(components_);
-  for (int64_t j = 0; j < std::min(wanted.columns, k_); ++j) {
-    for (int64_t i = 0; i < made.rows; ++i) {
-      const T* const x = from + (i * made.row_stride + j * made.col_stride) * components;
-      const T parts[2] = {x[0], components_ == 2 ? x[1] * sign + T(0) : T(0)};
-      std::memcpy(to + static_cast<size_t>(i * wanted.row_stride + j * wanted.col_stride) * element, parts, element);
+  const auto copy = [&](auto components) {
+    constexpr int kParts = decltype(components)::value;
+    for (int64_t j = 0; j < std::min(wanted.columns, k_); ++j) {
+      for (int64_t i = 0; i < made.rows; ++i) {
+        T parts[kParts];
+        std::memcpy(parts, from + (i * made.row_stride + j * made.col_stride) * kParts, sizeof(parts));
+        if constexpr (kParts == 2) parts[1] = parts[1] * sign + T(0);
+        std::memcpy(to + static_cast<size_t>(i * wanted.row_stride + j * wanted.col_stride) * sizeof(parts), parts,
+                    sizeof(parts));
+      }
     }
-  }
+  };
+  components_ == 1 ? copy(std::integral_constant<int, 1>()) : copy(std::integral_constant<int, 2>());
 }
 
 template <class T>

@@ -13,7 +13,7 @@
 #include "engine/algorithms/mimo/mimo_task.h"
 #include "engine/backends/host/base/matrix_source.h"
 #include "engine/backends/host/base/status_counters.h"
-#include "engine/backends/host/dense/bidiagonal_svd.h"
+#include "engine/backends/host/bidiagonal/bidiagonal_svd.h"
 #include "engine/backends/host/dense/blas.h"
 #include "engine/backends/host/dense/blocked_finish.h"
 #include "engine/large_engine.h"

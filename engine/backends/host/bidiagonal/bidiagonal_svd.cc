@@ -1,10 +1,10 @@
-#include "engine/backends/host/dense/bidiagonal_svd.h"
+#include "engine/backends/host/bidiagonal/bidiagonal_svd.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
-#include "engine/backends/host/dense/bidiagonal_reduction.h"
+#include "engine/backends/host/bidiagonal/bidiagonal_reduction.h"
 #include "engine/backends/host/dense/lapack.h"
 
 namespace svdserve::host {
@@ -31,7 +31,7 @@ std::complex<T> without_sign_of_zero(const std::complex<T>& x) {
 }  // namespace
 
 template <class E>
-MatrixStatus BidiagonalSvd<E>::decompose(const StridedMatrix<E>& t, T* s, E* x, E* yh) {
+MatrixStatus BidiagonalSvd<E>::decompose(const StridedMatrix<E>& t, T* s, E* x, E* y) {
   const int64_t m = t.rows;
   const int n = static_cast<int>(t.cols);
   reserve(m, n, x != nullptr);
@@ -44,14 +44,18 @@ MatrixStatus BidiagonalSvd<E>::decompose(const StridedMatrix<E>& t, T* s, E* x, 
   task.tau_p = reinterpret_cast<T*>(tau_p_.data());
   task.work = reduction_work_.data();
   bidiagonalize(task);
-  if (!(x == nullptr ? find_values(n, s) : find_vectors(m, n, s, x, yh))) return MatrixStatus::kNotConverged;
+  if (x != nullptr) {
+    find_vectors(m, n, s, x, y);
+  } else if (!find_values(n, s)) {
+    return MatrixStatus::kNotConverged;
+  }
   for (int i = 0; i < n; ++i) s[i] = without_sign_of_zero(std::ldexp(s[i], exponent));
   return s[0] <= std::numeric_limits<T>::max() ? MatrixStatus::kOk : MatrixStatus::kOutOfRange;
 }
 
 template <class E>
 void BidiagonalSvd<E>::reserve(int64_t m, int n, bool vectors) {
-  const size_t k = static_cast<size_t>(n), square = k * k;
+  const size_t k = static_cast<size_t>(n);
   const int ld = reduction_ld<T>(n);
   tall_.reserve(static_cast<size_t>(m) * k);
   tau_.reserve(k);
@@ -62,12 +66,8 @@ void BidiagonalSvd<E>::reserve(int64_t m, int n, bool vectors) {
   e_.reserve(k);
   tau_q_.reserve(k);
   tau_p_.reserve(k);
-  real_work_.reserve(3 * square + 4 * k);
-  int_work_.reserve(8 * k);
-  if (!vectors) return;
-  factor_.reserve(square);
-  left_.reserve(square);
-  right_.reserve(square);
+  real_work_.reserve(4 * k);
+  if (vectors && kPlanes == 2) factor_.reserve(k * k);
 }
 
 // tall_ := 2^-*exponent T, the largest component in [1, 2). false: T is not finite.
@@ -108,10 +108,12 @@ void BidiagonalSvd<E>::split(const E* from, int64_t ld, bool upper, int n) {
   }
 }
 
-// factor_ := planes_, the reflectors.
+// The reflectors with interleaved components, and their leading dimension.
 template <class E>
-void BidiagonalSvd<E>::join(int n) {
+const E* BidiagonalSvd<E>::join(int n, int64_t* ld) {
   const int plane = reduction_ld<T>(n);
+  *ld = kPlanes == 1 ? plane : n;
+  if constexpr (kPlanes == 1) return planes_.data();
   for (int j = 0; j < n; ++j) {
     T* const column = reinterpret_cast<T*>(factor_.data() + static_cast<size_t>(j) * n);
     const T* const from = planes_.data() + static_cast<size_t>(j) * kPlanes * plane;
@@ -119,6 +121,7 @@ void BidiagonalSvd<E>::join(int n) {
       for (int p = 0; p < kPlanes; ++p) column[i * kPlanes + p] = from[p * plane + i];
     }
   }
+  return factor_.data();
 }
 
 template <class E>
@@ -129,28 +132,27 @@ bool BidiagonalSvd<E>::find_values(int n, T* s) {
 }
 
 template <class E>
-bool BidiagonalSvd<E>::find_vectors(int64_t m, int n, T* s, E* x, E* yh) {
-  if (!lapack::bdsdc(n, d_.data(), e_.data(), left_.data(), right_.data(), real_work_.data(), int_work_.data())) {
-    return false;
-  }
-  std::copy_n(d_.data(), n, s);
-  join(n);
+void BidiagonalSvd<E>::find_vectors(int64_t m, int n, T* s, E* x, E* y) {
+  of_b_.decompose(n, d_.data(), e_.data());
   for (int j = 0; j < n; ++j) {
-    std::copy_n(left_.data() + static_cast<size_t>(j) * n, n, x + j * m);
+    s[j] = static_cast<T>(of_b_.s(j));
+    const auto from = static_cast<ptrdiff_t>(of_b_.column(j)) * n;
+    std::copy_n(of_b_.u() + from, n, x + j * m);
     std::fill(x + j * m + n, x + (j + 1) * m, E(0));
+    std::copy_n(of_b_.v() + from, n, y + static_cast<ptrdiff_t>(j) * n);
   }
-  std::copy_n(right_.data(), static_cast<size_t>(n) * n, yh);
-  multiply_back(m, n, x, yh);
+  multiply_back(m, n, x, y);
   std::transform(x, x + m * n, x, [](const E& z) { return without_sign_of_zero(z); });
-  std::transform(yh, yh + n * n, yh, [](const E& z) { return without_sign_of_zero(z); });
-  return true;
+  std::transform(y, y + static_cast<ptrdiff_t>(n) * n, y, [](const E& z) { return without_sign_of_zero(z); });
 }
 
-// x := Q_0 Q x, yh := yh P^H.
+// x := Q_0 Q x, y := P y.
 template <class E>
-void BidiagonalSvd<E>::multiply_back(int64_t m, int n, E* x, E* yh) {
-  lapack::multiply_by_q(n, factor_.data(), tau_q_.data(), x, m, work_.data());
-  lapack::multiply_by_ph(n, factor_.data(), tau_p_.data(), yh, n, work_.data());
+void BidiagonalSvd<E>::multiply_back(int64_t m, int n, E* x, E* y) {
+  int64_t ld = 0;
+  const E* const reflectors = join(n, &ld);
+  lapack::multiply_by_q(n, reflectors, ld, tau_q_.data(), x, m, work_.data());
+  lapack::multiply_by_p(n, reflectors, ld, tau_p_.data(), y, n, work_.data());
   if (m > n) lapack::multiply_by_tall_q(m, n, n, tall_.data(), tau_.data(), x, work_.data());
 }
 

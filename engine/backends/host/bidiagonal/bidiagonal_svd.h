@@ -1,21 +1,21 @@
 // One matrix of moderate order by bidiagonalization, on the calling thread: BIDIAGONAL of batches that are no packs.
 //
 //   T = X S Y^H, m x n, m >= n:   T = Q_0 R (m > n);   R = Q B P^H (bidiagonal_reduction.h)
-//   B = U S V^H (LAPACK's bdsdc)
-//   X := Q_0 Q U,   Y^H := V^H P^H;   values alone: LAPACK's lasq1, which is dqds
+//   B = U S V^T (bidiagonal_vectors.h)
+//   X := Q_0 Q U,   Y := P V;   values alone: LAPACK's lasq1, which is dqds
 //
 // Cost, real, n x n: 8/3 n^3 flops and about 30 n^2 for values alone; about 12 n^3 with vectors. Accuracy: backward
 // stable, |s - exact| <= c n u s_max. T is scaled by a power of two first, so that nothing over- or underflows on the way.
-// Sources: Golub and Van Loan, 3rd ed., section 5.4.3; Gu and Eisenstat, SIAM J. Matrix Anal. Appl. 16 (1995) 79-92
-// (bdsdc); Fernando and Parlett, Numer. Math. 67 (1994) 191-229 (lasq1).
-#ifndef SVDSERVE_ENGINE_BACKENDS_HOST_DENSE_BIDIAGONAL_SVD_H_
-#define SVDSERVE_ENGINE_BACKENDS_HOST_DENSE_BIDIAGONAL_SVD_H_
+// Sources: Golub and Van Loan, 3rd ed., section 5.4.3; Fernando and Parlett, Numer. Math. 67 (1994) 191-229 (lasq1).
+#ifndef SVDSERVE_ENGINE_BACKENDS_HOST_BIDIAGONAL_BIDIAGONAL_SVD_H_
+#define SVDSERVE_ENGINE_BACKENDS_HOST_BIDIAGONAL_BIDIAGONAL_SVD_H_
 
 #include <complex>
 #include <cstdint>
 #include <type_traits>
 
 #include "engine/backends/host/base/aligned_array.h"
+#include "engine/backends/host/bidiagonal/bidiagonal_vectors.h"
 #include "engine/result.h"
 
 namespace svdserve::host {
@@ -45,10 +45,10 @@ class BidiagonalSvd {
  public:
   using T = typename RealPart<E>::Type;
 
-  // s: cols values, descending. x, rows x cols, and yh, Y^H, cols x cols, column-major; both null: values alone. No
-  // result is -0. kOk; kOutOfRange: a value is +inf; kNonFinite and kNotConverged, where LAPACK has given up: nothing
-  // is written that counts. Throws std::bad_alloc.
-  MatrixStatus decompose(const StridedMatrix<E>& t, T* s, E* x, E* yh);
+  // s: cols values, descending. x, rows x cols, and y, cols x cols, column-major; both null: values alone. No result is
+  // -0. kOk; kOutOfRange: a value is +inf; kNonFinite, and kNotConverged of values alone, where LAPACK has given up:
+  // nothing is written that counts. Throws std::bad_alloc.
+  MatrixStatus decompose(const StridedMatrix<E>& t, T* s, E* x, E* y);
 
  private:
   static constexpr int kPlanes = std::is_same_v<E, T> ? 1 : 2;
@@ -56,16 +56,16 @@ class BidiagonalSvd {
   void reserve(int64_t m, int n, bool vectors);
   bool load(const StridedMatrix<E>& t, int* exponent);
   void split(const E* from, int64_t ld, bool upper, int n);
-  void join(int n);
+  const E* join(int n, int64_t* ld);
   bool find_values(int n, T* s);
-  bool find_vectors(int64_t m, int n, T* s, E* x, E* yh);
-  void multiply_back(int64_t m, int n, E* x, E* yh);
+  void find_vectors(int64_t m, int n, T* s, E* x, E* y);
+  void multiply_back(int64_t m, int n, E* x, E* y);
 
-  AlignedArray<E> tall_, tau_, factor_, work_;       // tall_: T, or of tall ones its reflectors; factor_: those of R
+  AlignedArray<E> tall_, tau_, factor_, work_;  // tall_: T, or of tall ones its reflectors; factor_: those of complex R
   AlignedArray<T> planes_, reduction_work_, d_, e_;  // of the reduction
   AlignedArray<E> tau_q_, tau_p_;
-  AlignedArray<T> left_, right_, real_work_;  // U and V^H of B
-  AlignedArray<int> int_work_;
+  AlignedArray<T> real_work_;
+  BidiagonalVectors<T> of_b_;
 };
 
 extern template class BidiagonalSvd<float>;
@@ -74,4 +74,4 @@ extern template class BidiagonalSvd<std::complex<float>>;
 extern template class BidiagonalSvd<std::complex<double>>;
 
 }  // namespace svdserve::host
-#endif  // SVDSERVE_ENGINE_BACKENDS_HOST_DENSE_BIDIAGONAL_SVD_H_
+#endif  // SVDSERVE_ENGINE_BACKENDS_HOST_BIDIAGONAL_BIDIAGONAL_SVD_H_

@@ -1,9 +1,9 @@
-#include "engine/backends/host/dense/bidiagonal_reduction.h"
+#include "engine/backends/host/bidiagonal/bidiagonal_reduction.h"
 
 #include "engine/backends/host/base/simd_targets.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "engine/backends/host/dense/bidiagonal_reduction.cc"
+#define HWY_TARGET_INCLUDE "engine/backends/host/bidiagonal/bidiagonal_reduction.cc"
 #include <algorithm>
 #include <cmath>
 

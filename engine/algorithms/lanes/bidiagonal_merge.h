@@ -1,0 +1,285 @@
+// The secular equation of a merge in divide and conquer for the SVD of a bidiagonal matrix; one root a lane.
+//
+//   M = [z_0 z_1 .. z_(k-1); 0 d_1; ..; 0 d_(k-1)] = U diag(s) V^T, k x k:  0 = d_0 < d_1 < .. < d_(k-1), no z_i zero
+//   f(x) = 1 + sum_i z_i^2 / (d_i^2 - s^2) = 0:  d_j < s_j < d_(j+1), and s_(k-1)^2 < d_(k-1)^2 + |z|^2
+// Method:
+//   1. Roots (secular_roots). Each is kept as the nearer pole d_o and x = s_j^2 - d_o^2, so that all differences
+//      d_i^2 - s_j^2 = (d_i - d_o) (d_i + d_o) - x are relatively accurate.
+//   2. Weights (secular_weights) for which the computed roots are the exact ones:
+//        z'_i^2 = prod_(j < i) (s_j^2 - d_i^2) / (d_j^2 - d_i^2)  prod_(i <= j < k-1) (s_j^2 - d_i^2) / (d_(j+1)^2 - d_i^2)
+//                 times (s_(k-1)^2 - d_i^2)
+//      Each quotient lies in [0, 1], so that a product in any order keeps its range.
+//   3. Vectors (secular_vectors): v_ij = z'_i / (d_i^2 - s_j^2), u_ij = d_i v_ij, u_0j = -1, each column by its norm.
+// Roots are found as in large/tridiagonal_merge.h: a rational model with the two nearest poles, of fixed weight or the
+// middle way, in a bracket that bisection halves where the model leaves it.
+//
+// Sources: Gu and Eisenstat, SIAM J. Matrix Anal. Appl. 16 (1995) 79-92 (M, steps 2 and 3).
+// Li, LAPACK Working Note 89 (1993) (step 1).
+// Cost: about 6 k^2 quotients for the roots, k^2 for each of steps 2 and 3. Accuracy: |M - U S V^T|, |I - U^T U| and
+// |I - V^T V| are a few k u for |M| about one, where all |z_i|, d_1 and d_(i+1) - d_i are above u. A root is found to
+// |f| <= 8 u (1 + sum |.|) + u |x f'|, or what rounding allows. It ends for whatever numbers, NaN too.
+#if defined(SVDSERVE_ENGINE_ALGORITHMS_LANES_BIDIAGONAL_MERGE_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef SVDSERVE_ENGINE_ALGORITHMS_LANES_BIDIAGONAL_MERGE_H_
+#undef SVDSERVE_ENGINE_ALGORITHMS_LANES_BIDIAGONAL_MERGE_H_
+#else
+#define SVDSERVE_ENGINE_ALGORITHMS_LANES_BIDIAGONAL_MERGE_H_
+#endif
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+
+#include "engine/core/lane.h"
+
+SVD_KERNEL_BEGIN
+
+// d and z have `count` >= 2 numbers, and room for kMergePadding more, of which nothing depends but time.
+struct ArrowMatrix {
+  const double* d;
+  const double* z;
+  int count;
+};
+inline constexpr int kMergePadding = 8;  // lanes of the widest pack
+
+// Root j is s_j^2 = origin[j]^2 + x[j]. Both have room for padding.
+struct ArrowRoots {
+  double* origin;
+  double* x;
+};
+
+// d_i^2 - s^2 of a root.
+template <class Lane>
+SVD_HD Lane pole_distance(Lane pole, Lane origin, Lane x) {
+  return fma(pole - origin, pole + origin, -x);
+}
+
+// psi: the sum over poles up to `left`, phi: over those behind it; and their derivatives.
+template <class Lane>
+struct SecularSums {
+  Lane psi, psi_slope, phi, phi_slope;
+
+  SVD_HD Lane f() const { return Lane(1) + psi + phi; }
+  SVD_HD Lane size() const { return Lane(1) + abs(psi) + abs(phi); }
+  SVD_HD Lane slope() const { return psi_slope + phi_slope; }
+};
+
+template <class Lane>
+SVD_HD void add_poles(const ArrowMatrix& a, int begin, int end, Lane origin, Lane x, Lane& value, Lane& slope) {
+  for (int i = begin; i < end; ++i) {
+    const Lane z(a.z[i]), quotient = z / pole_distance(Lane(a.d[i]), origin, x);
+    value = fma(z, quotient, value);
+    slope = fma(quotient, quotient, slope);
+  }
+}
+
+// A search for a root in each lane. x = sign m with near <= m <= far, the origin the root's nearer pole; f grows with x.
+template <class Lane>
+class SecularSearch {
+ public:
+  using Mask = typename Lane::Mask;
+
+  // Roots first .. first + kLanes - 1; lanes beyond the last root repeat it.
+  SVD_HD SecularSearch(const ArrowMatrix& a, int first) : a_(a), lowest_(std::min(first, a.count - 2)) {
+    double left[Lane::kLanes], last[Lane::kLanes], poles[4][Lane::kLanes];
+    for (int l = 0; l < Lane::kLanes; ++l) {
+      const int j = std::min(first + l, a.count - 1), i = std::min(j, a.count - 2);
+      left[l] = i;
+      last[l] = j == a.count - 1 ? 1 : 0;
+      poles[0][l] = a.d[i];
+      poles[1][l] = a.d[i + 1];
+      poles[2][l] = a.z[i];
+      poles[3][l] = a.z[i + 1];
+    }
+    highest_ = static_cast<int>(left[Lane::kLanes - 1]);
+    left_ = Lane::load(left);
+    last_ = Lane::load(last) > Lane(0);
+    d_left_ = Lane::load(poles[0]);
+    d_right_ = Lane::load(poles[1]);
+    z_left_ = Lane::load(poles[2]);
+    z_right_ = Lane::load(poles[3]);
+  }
+
+  // Between two poles the sign of f in their middle tells which is nearer. With the left one as origin the root is where
+  //   z_j^2 / x = 1 + phi + (psi without j) <= 1 + phi(middle),
+  // and with the right one where z_(j+1)^2 / |x| <= |psi(middle)|: this is `near`. The last root lies beyond all poles, and
+  // between those of 1 = z_last^2 / x + rest / (g + x), the others' weights at one pole: the nearest one, or their mean.
+  SVD_HD void begin() {
+    const Lane zero(0), one(1), shrink(1 - kSlack), grow(1 + kSlack);
+    const Lane gap = (d_right_ - d_left_) * (d_right_ + d_left_), half = gap * Lane(0.5);
+    const SecularSums<Lane> v = sums(d_left_, half);
+    const Lane f = v.f(), below = z_left_ * z_left_, above = z_right_ * z_right_;
+    is_left_ = (f >= zero) & !last_;
+    origin_ = select(is_left_, d_left_, d_right_);
+    sign_ = select(is_left_ | last_, one, -one);
+    double nearest, mean;
+    bound_last(&nearest, &mean);
+    far_ = select(last_, Lane(nearest), half) * grow;
+    const Lane between = select(is_left_, below / (one + v.phi), above / abs(v.psi));
+    near_ = at_most(select(last_, Lane(mean), between) * shrink, far_);
+    // First guess: the two nearest poles exactly, the rest as it is in the middle.
+    const Lane c = f + (below - above) / half;
+    const Lane a = fma(sign_ * c, gap, below + above), b = sign_ * gap * select(is_left_, below, above);
+    const Lane guess = select(last_, Lane(mean), sign_ * model_zero(a, b, c, !last_));
+    m_ = select(contains(guess), guess, middle());
+  }
+
+  // Steps until every lane has its root.
+  SVD_HD void run() {
+    Mask active = Lane::mask(true), middle_way = Lane::mask(false);
+    Lane before(0);
+    for (int step = 0; step < kMostSteps; ++step) {
+      const SecularSums<Lane> v = sums(origin_, sign_ * m_);
+      const Lane f = v.f(), size = abs(f);
+      // Rounding of a long sum may be more than eight units: a search that goes on and on asks for less.
+      const double units = step < 20 ? 8 : 8.0 * (step - 18);
+      active = active & !(size <= Lane(kUnit) * fma(Lane(units), v.size(), m_ * v.slope()));
+      if (!any_of(active)) return;
+      const Mask short_of = sign_ * f < Lane(0);
+      near_ = select(short_of, m_, near_);
+      far_ = select(short_of, far_, m_);
+      const Mask slow = Lane::mask(step > 0) & (size > before * Lane(0.1));
+      middle_way = (middle_way & (!slow)) | (slow & (!middle_way));
+      before = size;
+      Lane m = next_place(v, middle_way);
+      const Mask halved = (!contains(m)) | (Lane::mask(step >= 12) & slow);
+      if (any_of(halved & active)) m = select(halved, middle(), m);
+      active = active & contains(m) & (abs(m - m_) > Lane(kUnit) * m);
+      m_ = select(active, m, m_);
+      if (!any_of(active)) return;
+    }
+  }
+
+  SVD_HD void store(const ArrowRoots& to, int first) const {
+    origin_.store(to.origin + first);
+    (sign_ * m_).store(to.x + first);
+  }
+
+ private:
+  static constexpr double kUnit = 0x1p-53, kSlack = 0x1p-20;
+  static constexpr int kMostSteps = 160;  // four are usual; from the twelfth on slow ones are bisections
+
+  SVD_HD Mask contains(Lane m) const { return (m > near_) & (m < far_); }
+  // Halves the bracket, or its logarithm while that is large.
+  SVD_HD Lane middle() const {
+    return select(far_ > Lane(4) * near_, sqrt(near_) * sqrt(far_), near_ + (far_ - near_) * Lane(0.5));
+  }
+
+  // Zeros of x^2 + (g - |z|^2) x - z_last^2 g.
+  SVD_HD void bound_last(double* nearest, double* mean) const {
+    const int last = a_.count - 1;
+    double rest = 0, moment = 0;
+    for (int i = 0; i < last; ++i) {
+      rest += a_.z[i] * a_.z[i];
+      moment += a_.z[i] * a_.z[i] * (a_.d[i] * a_.d[i]);
+    }
+    const double d = a_.d[last], own = a_.z[last] * a_.z[last], before = a_.d[last - 1];
+    const auto zero = [&](double g) SVD_LAMBDA {
+      const double b = own + rest - g, root = std::sqrt(b * b + 4 * own * g);
+      return b >= 0 ? (b + root) / 2 : 2 * own * g / (root - b);
+    };
+    *nearest = zero((d - before) * (d + before));
+    *mean = zero(d * d - moment / rest);
+  }
+
+  SVD_HD SecularSums<Lane> sums(Lane origin, Lane x) const {
+    SecularSums<Lane> s{Lane(0), Lane(0), Lane(0), Lane(0)};
+    add_poles(a_, 0, lowest_ + 1, origin, x, s.psi, s.psi_slope);
+    for (int i = lowest_ + 1; i <= highest_; ++i) {
+      const Lane z(a_.z[i]), quotient = z / pole_distance(Lane(a_.d[i]), origin, x);
+      const Mask before = Lane(i) <= left_;
+      const Lane value = z * quotient, slope = quotient * quotient, zero(0);
+      s.psi = s.psi + select(before, value, zero);
+      s.psi_slope = s.psi_slope + select(before, slope, zero);
+      s.phi = s.phi + select(before, zero, value);
+      s.phi_slope = s.phi_slope + select(before, zero, slope);
+    }
+    add_poles(a_, highest_ + 1, a_.count, origin, x, s.phi, s.phi_slope);
+    return s;
+  }
+
+  // The zero of c x^2 - a x + b that is the change of x, without cancellation. Where the root is between two poles, so
+  // is this zero; else it is beyond both.
+  static SVD_HD Lane model_zero(Lane a, Lane b, Lane c, Mask between) {
+    const Lane root = sqrt(abs(fma(a, a, Lane(-4) * b * c)));
+    const Lane inner = select(between, a - root, a + root), outer = select(between, a + root, a - root);
+    const Mask direct = (between & (a <= Lane(0))) | ((!between) & (a >= Lane(0)));
+    return select(direct, inner, Lane(2) * b) / select(direct, Lane(2) * c, outer);
+  }
+
+  // The next m: the zero of c + s / (d_left^2 - s^2) + t / (d_right^2 - s^2), which has f and f' of this point. Middle
+  // way: s and t have psi' and phi'. Fixed weight: that of the origin is its own z^2.
+  SVD_HD Lane next_place(const SecularSums<Lane>& v, Mask middle_way) const {
+    const Lane x = sign_ * m_, f = v.f(), slope = v.slope();
+    const Lane left = pole_distance(d_left_, origin_, x), right = pole_distance(d_right_, origin_, x);
+    const Lane own_z = select(is_left_, z_left_, z_right_), own_distance = select(is_left_, left, right);
+    const Lane own = own_z / own_distance;
+    const Lane fixed = f - own_z * own - (slope - own * own) * select(is_left_, right, left);
+    const Lane c = select(middle_way, f - v.psi_slope * left - v.phi_slope * right, fixed);
+    const Lane a = (left + right) * f - left * right * slope, b = left * right * f;
+    const Lane change = model_zero(a, b, c, !last_);
+    return sign_ * (x + select(f * change < Lane(0), change, -f / slope));
+  }
+
+  const ArrowMatrix& a_;
+  const int lowest_;  // left poles of the lanes: from lowest_ to highest_
+  int highest_;
+  Lane left_, d_left_, d_right_, z_left_, z_right_;  // the two poles of the model
+  Mask last_, is_left_;                              // the last root; the origin is the left pole
+  Lane origin_, sign_, near_, far_, m_;
+};
+
+// Step 1, for roots first .. first + kLanes - 1.
+template <class Lane>
+SVD_HD_CALLED void secular_roots(const ArrowMatrix& a, int first, const ArrowRoots& roots) {
+  SecularSearch<Lane> search(a, first);
+  search.begin();
+  search.run();
+  search.store(roots, first);
+}
+
+// Step 2, for rows first .. first + kLanes - 1.
+template <class Lane>
+SVD_HD_CALLED void secular_weights(const ArrowMatrix& a, const ArrowRoots& roots, int first, double* weights) {
+  const Lane own = Lane::load(a.d + first), z = Lane::load(a.z + first);
+  double numbers[Lane::kLanes];
+  for (int l = 0; l < Lane::kLanes; ++l) numbers[l] = first + l;
+  const Lane row = Lane::load(numbers);
+  const auto root_distance = [&](int j) SVD_LAMBDA {
+    const Lane origin(roots.origin[j]);
+    return fma(origin - own, origin + own, Lane(roots.x[j]));
+  };
+  const auto quotient = [&](int j, Lane pole) SVD_LAMBDA { return root_distance(j) / ((pole - own) * (pole + own)); };
+  const int last = a.count - 1;
+  Lane product = root_distance(last);
+  for (int j = 0; j < std::min(first, last); ++j) product = product * quotient(j, Lane(a.d[j]));
+  for (int j = first; j < std::min(first + Lane::kLanes, last); ++j) {
+    product = product * quotient(j, select(Lane(j) < row, Lane(a.d[j]), Lane(a.d[j + 1])));
+  }
+  for (int j = first + Lane::kLanes; j < last; ++j) product = product * quotient(j, Lane(a.d[j + 1]));
+  copysign(sqrt(abs(product)), z).store(weights + first);
+}
+
+// Step 3, for columns first .. first + kLanes - 1. Row i of M's vectors becomes row place[i] of u and of v, by rows with
+// leading dimension ld. The columns are to be multiplied by 1 / |.|, which is written to u_scale and v_scale.
+template <class Lane>
+SVD_HD_CALLED void secular_vectors(const ArrowMatrix& a, const ArrowRoots& roots, const double* weights,
+                                   const int* place, int first, int ld, double* u, double* v, double* u_scale,
+                                   double* v_scale) {
+  const Lane origin = Lane::load(roots.origin + first), x = Lane::load(roots.x + first), one(1);
+  Lane u_square(1), v_square(0);
+  for (int i = 0; i < a.count; ++i) {
+    const Lane pole(a.d[i]), v_i = Lane(weights[i]) / pole_distance(pole, origin, x);
+    const Lane u_i = i == 0 ? -one : pole * v_i;
+    const ptrdiff_t at = static_cast<ptrdiff_t>(place[i]) * ld + first;
+    v_i.store(v + at);
+    u_i.store(u + at);
+    v_square = fma(v_i, v_i, v_square);
+    if (i > 0) u_square = fma(u_i, u_i, u_square);
+  }
+  (one / sqrt(u_square)).store(u_scale + first);
+  (one / sqrt(v_square)).store(v_scale + first);
+}
+
+SVD_KERNEL_END
+
+#endif

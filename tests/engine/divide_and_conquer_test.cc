@@ -1,0 +1,258 @@
+// Divide and conquer of bidiagonal matrices that are hard for it: level, graded, split, of repeated and of tiny values.
+// References are in higher precision: the values by one-sided Jacobi, the secular equation by its own terms.
+#include "engine/backends/host/bidiagonal/bidiagonal_vectors.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "engine/algorithms/lanes/bidiagonal_merge.h"
+#include "engine/backends/host/dense/blas.h"
+#include "tests/support/numerics/effort.h"
+#include "tests/support/numerics/random.h"
+#include "tests/support/numerics/reference_svd.h"
+#include "tests/support/numerics/vector_checks.h"
+
+namespace svdserve::numerics {
+namespace {
+
+struct Bidiagonal {
+  std::string name;
+  std::vector<double> d, e;
+};
+
+template <class F, class G>
+Bidiagonal make(std::string name, int n, F diagonal, G superdiagonal) {
+  Bidiagonal b{std::move(name), {}, {}};
+  for (int i = 0; i < n; ++i) b.d.push_back(diagonal(i));
+  for (int i = 0; i + 1 < n; ++i) b.e.push_back(superdiagonal(i));
+  return b;
+}
+
+// The largest number of each is 1/2 at least, but for zero.
+std::vector<Bidiagonal> families(int n, Random& random) {
+  const auto normal = [&](int) { return random.normal(); };
+  const auto number = [](double x) { return [x](int) { return x; }; };
+  const auto level = [&](double by) {
+    return [&random, by](int i) { return (i == 0 ? 1 : 1 + by * random.normal()); };
+  };
+  const auto noise = [&](double by) { return [&random, by](int) { return by * random.normal(); }; };
+  const auto falling = [n](double decades) { return [n, decades](int i) { return std::pow(10.0, -decades * i / n); }; };
+  const auto rising = [n](double decades) {
+    return [n, decades](int i) { return std::pow(10.0, -decades * (n - 1 - i) / n); };
+  };
+  std::vector<Bidiagonal> all;
+  all.push_back(make(
+      "random", n, [&](int) { return 1 + std::fabs(random.normal()); }, normal));
+  all.push_back(make("ones", n, number(1), number(1)));
+  all.push_back(make("falling", n, falling(12), falling(13)));
+  all.push_back(make("rising", n, rising(30), rising(31)));
+  all.push_back(make(
+      "split", n, [](int i) { return i % 3 == 1 ? 0.0 : 1.0; }, [](int i) { return i % 5 == 2 ? 0.0 : 1.0; }));
+  all.push_back(make(
+      "shift", n, [](int i) { return i == 0 ? 1 : 1e-20; }, number(1)));
+  all.push_back(make("identity, hardly coupled", n, number(1), number(1e-20)));
+  for (const double by : {1e-3, 1e-4, 1e-6, 1e-9, 1e-13}) {
+    all.push_back(make("level to " + std::to_string(by), n, level(by), noise(by / 10)));
+  }
+  all.push_back(make(
+      "equal blocks, hardly coupled", n, [](int i) { return 1.0 + i % 8; },
+      [](int i) { return i % 8 == 7 ? 1e-9 : 1.0; }));
+  all.push_back(make(
+      "one entry", n, [](int i) { return i == 0 ? 1.0 : 0.0; }, number(0)));
+  all.push_back(make(
+      "one entry and tiny ones", n, [&](int i) { return i == 0 ? 1.0 : 1e-37 * random.normal(); }, noise(1e-37)));
+  all.push_back(make("zero", n, number(0), number(0)));
+  all.push_back(make("large", n, noise(0x1p58), [n](int) { return 0x1p59; }));
+  return all;
+}
+
+template <class T>
+class DivideAndConquerTest : public ::testing::Test {
+ protected:
+  static constexpr DType kDType = std::is_same_v<T, float> ? DType::kF32 : DType::kF64;
+
+  static Matrix matrix_of(const Bidiagonal& b) {
+    const auto n = static_cast<int64_t>(b.d.size());
+    Matrix a(kDType, n, n);
+    for (int64_t i = 0; i < n; ++i) a.at(i, i) = b.d[static_cast<size_t>(i)];
+    for (int64_t i = 0; i + 1 < n; ++i) a.at(i, i + 1) = b.e[static_cast<size_t>(i)];
+    round_to_dtype(a);
+    return a;
+  }
+
+  // Columns in descending order of values, or with `rows` those as rows.
+  Dense vectors(const T* from, int n, bool rows) const {
+    Dense d{n, n, std::vector<Wide>(static_cast<size_t>(n) * static_cast<size_t>(n))};
+    for (int i = 0; i < n; ++i) {
+      for (int j = 0; j < n; ++j) {
+        d.at_[static_cast<size_t>(rows ? j * n + i : i * n + j)] =
+            static_cast<long double>(from[i + of_b_.column(j) * n]);
+      }
+    }
+    return d;
+  }
+
+  void test(const Bidiagonal& b) {
+    const int n = static_cast<int>(b.d.size());
+    SCOPED_TRACE(b.name + " of order " + std::to_string(n));
+    const Matrix a = matrix_of(b);
+    std::vector<T> d, e;
+    for (int i = 0; i < n; ++i) d.push_back(static_cast<T>(a.at(i, i).real()));
+    for (int i = 0; i + 1 < n; ++i) e.push_back(static_cast<T>(a.at(i, i + 1).real()));
+    of_b_.decompose(n, d.data(), e.data());
+    const std::vector<long double> reference = reference_singular_values(a);
+    const long double u = real_type(kDType).unit_roundoff;
+    std::vector<double> s;
+    for (int i = 0; i < n; ++i) {
+      s.push_back(of_b_.s(i));
+      EXPECT_GE(s.back(), 0);
+      if (i > 0) {
+        EXPECT_LE(s[static_cast<size_t>(i)], s[static_cast<size_t>(i - 1)]);
+      }
+      EXPECT_LE(std::abs(s.back() - reference[static_cast<size_t>(i)]), (16 + n) * u * reference[0]) << i;
+    }
+    const Dense left = vectors(of_b_.u(), n, false), right = vectors(of_b_.v(), n, true);
+    EXPECT_LE(orthogonality(left, false), (4 + 2 * n) * u);
+    EXPECT_LE(orthogonality(right, true), (4 + 2 * n) * u);
+    EXPECT_LE(residual(a, left, s, right), (4 + 2 * n) * u);
+  }
+
+  host::BlasThreads one_thread_a_call_;
+  host::BidiagonalVectors<T> of_b_;  // one workspace for all matrices
+};
+
+using Numbers = ::testing::Types<float, double>;
+TYPED_TEST_SUITE(DivideAndConquerTest, Numbers);
+
+TYPED_TEST(DivideAndConquerTest, EveryFamilyAndOrder) {
+  std::vector<int> orders = {1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 31, 33};
+  if (!kSanitized) orders.push_back(64);
+  if (is_long_run()) orders.insert(orders.end(), {100, 128, 200});
+  for (const int n : orders) {
+    Random random(static_cast<uint64_t>(n));
+    for (const Bidiagonal& b : families(n, random)) this->test(b);
+  }
+}
+
+TYPED_TEST(DivideAndConquerTest, RandomGradesAndSplits) {
+  Random random(7);
+  const int count = is_long_run() ? 20000 : kSanitized ? 30 : 300;
+  for (int i = 0; i < count; ++i) {
+    const int n = 2 + i % 9;
+    const double decades = i % 40;
+    const auto number = [&](int) {
+      return random.uniform() < 0.1 ? 0.0 : random.normal() * std::pow(10.0, -decades * random.uniform());
+    };
+    Bidiagonal b = make("grades " + std::to_string(i), n, number, number);
+    b.d[0] = 1;
+    this->test(b);
+  }
+}
+
+// A product of the library, where small ones are loops.
+TYPED_TEST(DivideAndConquerTest, SameBitsAfterOtherMatrices) {
+  Random random(3);
+  const auto normal = [&](int) { return random.normal(); };
+  Bidiagonal b = make("normal", 40, normal, normal);
+  const std::vector<TypeParam> d(b.d.begin(), b.d.end()), e(b.e.begin(), b.e.end());
+  host::BidiagonalVectors<TypeParam> fresh;
+  fresh.decompose(40, d.data(), e.data());
+  for (const Bidiagonal& other : families(50, random)) this->test(other);
+  this->of_b_.decompose(40, d.data(), e.data());
+  for (int i = 0; i < 40; ++i) EXPECT_EQ(fresh.s(i), this->of_b_.s(i));
+  EXPECT_TRUE(std::equal(fresh.u(), fresh.u() + 1600, this->of_b_.u()));
+  EXPECT_TRUE(std::equal(fresh.v(), fresh.v() + 1600, this->of_b_.v()));
+}
+
+// --- the secular equation -------------------------------------------------------------------------
+
+struct Arrow {
+  std::vector<double> d, z;  // with padding
+  int count;
+};
+
+Arrow make_arrow(int count, double level, double weight, Random& random) {
+  Arrow a{{0}, {1 + level * random.normal()}, count};
+  for (int i = 1; i < count; ++i) {
+    a.d.push_back(std::fabs(1 + level * random.normal()));
+    a.z.push_back(weight * random.normal());
+  }
+  std::sort(a.d.begin(), a.d.end());
+  for (int i = 1; i < count; ++i) {
+    const auto at = static_cast<size_t>(i);
+    a.d[at] = std::max(a.d[at], a.d[at - 1] + 0x1p-49);
+    if (std::fabs(a.z[at]) < 0x1p-50) a.z[at] = 0x1p-50;
+  }
+  a.d.resize(static_cast<size_t>(count + scalar::kMergePadding));
+  a.z.resize(a.d.size());
+  return a;
+}
+
+// Every root, as it is kept, makes f zero to what the header promises; f in long double.
+void expect_roots(const Arrow& a) {
+  using Lane = scalar::ScalarLane<double>;
+  std::vector<double> origin(a.d.size()), x(a.d.size());
+  const scalar::ArrowMatrix m{a.d.data(), a.z.data(), a.count};
+  for (int j = 0; j < a.count; ++j) scalar::secular_roots<Lane>(m, j, {origin.data(), x.data()});
+  for (int j = 0; j < a.count; ++j) {
+    const auto at = static_cast<size_t>(j);
+    long double f = 1, size = 1, slope = 0;
+    for (int i = 0; i < a.count; ++i) {
+      const long double d = a.d[static_cast<size_t>(i)], z = a.z[static_cast<size_t>(i)], o = origin[at];
+      const long double quotient = z / ((d - o) * (d + o) - x[at]);
+      f += z * quotient;
+      size += std::abs(z * quotient);
+      slope += quotient * quotient;
+    }
+    const auto square = [&](double d) {  // d^2 less that of the origin
+      return (static_cast<long double>(d) - origin[at]) * (static_cast<long double>(d) + origin[at]);
+    };
+    EXPECT_GT(x[at], square(a.d[at])) << j;
+    if (j + 1 < a.count) {
+      EXPECT_LT(x[at], square(a.d[at + 1])) << j;
+    }
+    EXPECT_LE(std::abs(f), 0x1p-53L * ((16 + a.count) * size + 4 * std::abs(x[at]) * slope)) << j;
+  }
+}
+
+TEST(SecularEquation, RootsOfLevelAndOfSpreadPoles) {
+  Random random(1);
+  const int count = is_long_run() ? 20000 : kSanitized ? 100 : 1000;
+  for (int i = 0; i < count; ++i) {
+    const double level = std::pow(10.0, -(i % 11)), weight = std::pow(10.0, -(i % 13));
+    SCOPED_TRACE(i);
+    expect_roots(make_arrow(2 + i % 17, level, weight, random));
+  }
+}
+
+// The last root is that of a far pole, and the nearest ones have next to no weight: a model of these alone is slow.
+TEST(SecularEquation, LastRootBelongsToAFarPole) {
+  expect_roots({{0, 0.9998597127, 0.9999450254, 0, 0, 0, 0, 0, 0, 0, 0},
+                {1.000158275, -1.04514681e-05, 2.575935413e-06, 0, 0, 0, 0, 0, 0, 0, 0},
+                3});
+}
+
+TEST(SecularEquation, SearchEndsForWhateverNumbers) {
+  using Lane = scalar::ScalarLane<double>;
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN(), kInfinity = std::numeric_limits<double>::infinity();
+  for (const double bad : {kNan, kInfinity, 0.0, 1e300, 1e-300}) {
+    for (int place = 0; place < 6; ++place) {
+      std::vector<double> d = {0, 1, 2, 0, 0, 0, 0, 0, 0, 0, 0}, z = d, origin(d.size()), x(d.size());
+      z = {1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0};
+      (place < 3 ? d : z)[static_cast<size_t>(place % 3)] = bad;
+      for (int j = 0; j < 3; ++j) {
+        scalar::secular_roots<Lane>({d.data(), z.data(), 3}, j, {origin.data(), x.data()});
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace svdserve::numerics
