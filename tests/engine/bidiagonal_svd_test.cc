@@ -1,5 +1,5 @@
 // BIDIAGONAL of one matrix on a CPU, called as batches call it: every kind of matrix, every small order, both strides.
-#include "engine/backends/host/bidiagonal/bidiagonal_svd.h"
+#include "engine/backends/host/forms/bidiagonal_svd.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,8 +8,8 @@
 #include <type_traits>
 #include <vector>
 
-#include "engine/backends/host/bidiagonal/bidiagonal_reduction.h"
 #include "engine/backends/host/dense/blas.h"
+#include "engine/backends/host/forms/bidiagonal_reduction.h"
 #include "gtest/gtest.h"
 #include "tests/support/numerics/effort.h"
 #include "tests/support/numerics/matrix_generators.h"

@@ -1,7 +1,6 @@
-// Divide and conquer of bidiagonal matrices that are hard for it: level, graded, split, of repeated and of tiny values.
-// References are in higher precision: the values by one-sided Jacobi, the secular equation by its own terms.
-#include "engine/backends/host/bidiagonal/bidiagonal_vectors.h"
-
+// Divide and conquer of bidiagonal and tridiagonal matrices that are hard for it: level, graded, split, of repeated and of
+// tiny values. References are in higher precision: singular values by one-sided Jacobi, eigenvalues by Sturm's counts,
+// the secular equation by its own terms.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,11 +11,14 @@
 #include <utility>
 #include <vector>
 
-#include "engine/algorithms/lanes/bidiagonal_merge.h"
+#include "engine/algorithms/lanes/secular_equation.h"
 #include "engine/backends/host/dense/blas.h"
+#include "engine/backends/host/forms/bidiagonal_vectors.h"
+#include "engine/backends/host/forms/tridiagonal_vectors.h"
 #include "tests/support/numerics/effort.h"
 #include "tests/support/numerics/random.h"
 #include "tests/support/numerics/reference_svd.h"
+#include "tests/support/numerics/tridiagonal_samples.h"
 #include "tests/support/numerics/vector_checks.h"
 
 namespace svdserve::numerics {
@@ -87,13 +89,13 @@ class DivideAndConquerTest : public ::testing::Test {
     return a;
   }
 
-  // Columns in descending order of values, or with `rows` those as rows.
-  Dense vectors(const T* from, int n, bool rows) const {
+  // Columns in the order of values, or with `rows` those as rows.
+  template <class F>
+  static Dense dense(const T* from, int n, bool rows, F column) {
     Dense d{n, n, std::vector<Wide>(static_cast<size_t>(n) * static_cast<size_t>(n))};
     for (int i = 0; i < n; ++i) {
       for (int j = 0; j < n; ++j) {
-        d.at_[static_cast<size_t>(rows ? j * n + i : i * n + j)] =
-            static_cast<long double>(from[i + of_b_.column(j) * n]);
+        d.at_[static_cast<size_t>(rows ? j * n + i : i * n + j)] = static_cast<long double>(from[i + column(j) * n]);
       }
     }
     return d;
@@ -116,16 +118,55 @@ class DivideAndConquerTest : public ::testing::Test {
       if (i > 0) {
         EXPECT_LE(s[static_cast<size_t>(i)], s[static_cast<size_t>(i - 1)]);
       }
-      EXPECT_LE(std::abs(s.back() - reference[static_cast<size_t>(i)]), (16 + n) * u * reference[0]) << i;
+      EXPECT_LE(std::abs(s.back() - reference[static_cast<size_t>(i)]), 16 * u * reference[0]) << i;
     }
-    const Dense left = vectors(of_b_.u(), n, false), right = vectors(of_b_.v(), n, true);
+    const auto column = [&](int j) { return of_b_.column(j); };
+    const Dense left = dense(of_b_.u(), n, false, column), right = dense(of_b_.v(), n, true, column);
     EXPECT_LE(orthogonality(left, false), (4 + 2 * n) * u);
     EXPECT_LE(orthogonality(right, true), (4 + 2 * n) * u);
     EXPECT_LE(residual(a, left, s, right), (4 + 2 * n) * u);
   }
 
+  void test(const std::string& kind, const Tridiagonal& given) {
+    const int n = given.n();
+    SCOPED_TRACE(kind + " of order " + std::to_string(n));
+    double most = 0;
+    for (int i = 0; i < n; ++i) {
+      const auto at = static_cast<size_t>(i);
+      most = std::max(most, std::max(std::fabs(given.d[at]), i + 1 < n ? std::fabs(given.e[at]) : 0));
+    }
+    Tridiagonal t = given;
+    std::vector<T> d, e;
+    Matrix a(kDType, n, n);
+    for (int i = 0; i < n; ++i) {
+      const auto at = static_cast<size_t>(i);
+      const int exponent = most > 0 ? -std::ilogb(most) : 0;
+      d.push_back(static_cast<T>(std::ldexp(given.d[at], exponent)));
+      e.push_back(static_cast<T>(std::ldexp(given.e[at], exponent)));
+      a.at(i, i) = t.d[at] = d.back();
+      t.e[at] = e.back();
+      if (i + 1 < n) a.at(i, i + 1) = a.at(i + 1, i) = e.back();
+    }
+    of_t_.decompose(n, d.data(), e.data());
+    const long double u = real_type(kDType).unit_roundoff, allowed = 16 * u;
+    std::vector<double> values;
+    int wrong = 0;
+    for (int j = 0; j < n; ++j) {
+      values.push_back(of_t_.value(j));
+      const long double value = values.back();
+      wrong += sturm_count(t, value - allowed) > j || sturm_count(t, value + allowed) < j + 1 ? 1 : 0;
+    }
+    EXPECT_EQ(wrong, 0);
+    EXPECT_TRUE(std::is_sorted(values.begin(), values.end()));
+    const auto column = [&](int j) { return of_t_.column(j); };
+    const Dense v = dense(of_t_.v(), n, false, column), vt = dense(of_t_.v(), n, true, column);
+    EXPECT_LE(orthogonality(v, false), (4 + 2 * n) * u);
+    EXPECT_LE(residual(a, v, values, vt), (8 + 2 * n) * u);
+  }
+
   host::BlasThreads one_thread_a_call_;
   host::BidiagonalVectors<T> of_b_;  // one workspace for all matrices
+  host::TridiagonalVectors<T> of_t_;
 };
 
 using Numbers = ::testing::Types<float, double>;
@@ -141,6 +182,15 @@ TYPED_TEST(DivideAndConquerTest, EveryFamilyAndOrder) {
   }
 }
 
+TYPED_TEST(DivideAndConquerTest, TridiagonalOnesOfEveryKindAndOrder) {
+  std::vector<int> orders = {1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 31, 33};
+  if (!kSanitized) orders.push_back(65);
+  if (is_long_run()) orders.insert(orders.end(), {100, 127, 128, 200});
+  for (const TridiagonalKind& kind : tridiagonal_kinds()) {
+    for (const int n : orders) this->test(kind.name, kind.make(n));
+  }
+}
+
 TYPED_TEST(DivideAndConquerTest, RandomGradesAndSplits) {
   Random random(7);
   const int count = is_long_run() ? 20000 : kSanitized ? 30 : 300;
@@ -153,6 +203,8 @@ TYPED_TEST(DivideAndConquerTest, RandomGradesAndSplits) {
     Bidiagonal b = make("grades " + std::to_string(i), n, number, number);
     b.d[0] = 1;
     this->test(b);
+    b.e.push_back(0);
+    this->test(b.name, Tridiagonal{b.d, b.e});
   }
 }
 
@@ -190,33 +242,34 @@ Arrow make_arrow(int count, double level, double weight, Random& random) {
     a.d[at] = std::max(a.d[at], a.d[at - 1] + 0x1p-49);
     if (std::fabs(a.z[at]) < 0x1p-50) a.z[at] = 0x1p-50;
   }
-  a.d.resize(static_cast<size_t>(count + scalar::kMergePadding));
+  a.d.resize(static_cast<size_t>(count + scalar::kSecularPadding));
   a.z.resize(a.d.size());
   return a;
 }
 
 // Every root, as it is kept, makes f zero to what the header promises; f in long double.
+template <class Poles>
 void expect_roots(const Arrow& a) {
   using Lane = scalar::ScalarLane<double>;
   std::vector<double> origin(a.d.size()), x(a.d.size());
-  const scalar::ArrowMatrix m{a.d.data(), a.z.data(), a.count};
+  const scalar::SecularEquation<Poles> m{a.d.data(), a.z.data(), a.count};
   for (int j = 0; j < a.count; ++j) scalar::secular_roots<Lane>(m, j, {origin.data(), x.data()});
   for (int j = 0; j < a.count; ++j) {
     const auto at = static_cast<size_t>(j);
     long double f = 1, size = 1, slope = 0;
     for (int i = 0; i < a.count; ++i) {
       const long double d = a.d[static_cast<size_t>(i)], z = a.z[static_cast<size_t>(i)], o = origin[at];
-      const long double quotient = z / ((d - o) * (d + o) - x[at]);
+      const long double quotient = z / (Poles::difference(d, o) - x[at]);
       f += z * quotient;
       size += std::abs(z * quotient);
       slope += quotient * quotient;
     }
-    const auto square = [&](double d) {  // d^2 less that of the origin
-      return (static_cast<long double>(d) - origin[at]) * (static_cast<long double>(d) + origin[at]);
+    const auto above_origin = [&](double d) {
+      return Poles::difference(static_cast<long double>(d), static_cast<long double>(origin[at]));
     };
-    EXPECT_GT(x[at], square(a.d[at])) << j;
+    EXPECT_GT(x[at], above_origin(a.d[at])) << j;
     if (j + 1 < a.count) {
-      EXPECT_LT(x[at], square(a.d[at + 1])) << j;
+      EXPECT_LT(x[at], above_origin(a.d[at + 1])) << j;
     }
     EXPECT_LE(std::abs(f), 0x1p-53L * ((16 + a.count) * size + 4 * std::abs(x[at]) * slope)) << j;
   }
@@ -228,15 +281,19 @@ TEST(SecularEquation, RootsOfLevelAndOfSpreadPoles) {
   for (int i = 0; i < count; ++i) {
     const double level = std::pow(10.0, -(i % 11)), weight = std::pow(10.0, -(i % 13));
     SCOPED_TRACE(i);
-    expect_roots(make_arrow(2 + i % 17, level, weight, random));
+    const Arrow a = make_arrow(2 + i % 17, level, weight, random);
+    expect_roots<scalar::SquaredPoles>(a);
+    expect_roots<scalar::PlainPoles>(a);
   }
 }
 
 // The last root is that of a far pole, and the nearest ones have next to no weight: a model of these alone is slow.
 TEST(SecularEquation, LastRootBelongsToAFarPole) {
-  expect_roots({{0, 0.9998597127, 0.9999450254, 0, 0, 0, 0, 0, 0, 0, 0},
-                {1.000158275, -1.04514681e-05, 2.575935413e-06, 0, 0, 0, 0, 0, 0, 0, 0},
-                3});
+  Arrow a{{0, 0.9998597127, 0.9999450254}, {1.000158275, -1.04514681e-05, 2.575935413e-06}, 3};
+  a.d.resize(a.d.size() + scalar::kSecularPadding);
+  a.z.resize(a.d.size());
+  expect_roots<scalar::SquaredPoles>(a);
+  expect_roots<scalar::PlainPoles>(a);
 }
 
 TEST(SecularEquation, SearchEndsForWhateverNumbers) {
@@ -248,7 +305,8 @@ TEST(SecularEquation, SearchEndsForWhateverNumbers) {
       z = {1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0};
       (place < 3 ? d : z)[static_cast<size_t>(place % 3)] = bad;
       for (int j = 0; j < 3; ++j) {
-        scalar::secular_roots<Lane>({d.data(), z.data(), 3}, j, {origin.data(), x.data()});
+        const scalar::SecularEquation<scalar::SquaredPoles> m{d.data(), z.data(), 3};
+        scalar::secular_roots<Lane>(m, j, {origin.data(), x.data()});
       }
     }
   }

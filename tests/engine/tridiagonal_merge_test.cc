@@ -19,6 +19,7 @@ namespace svdserve::large {
 namespace {
 
 using numerics::Random;
+using numerics::sturm_count;
 using numerics::Tridiagonal;
 
 constexpr double kUnit = 0x1p-53;
@@ -187,19 +188,6 @@ class Solver {
   bool converged_ = true;
   Deflation deflation_;
 };
-
-// How many eigenvalues are below x.
-int32_t sturm_count(const Tridiagonal& t, long double x) {
-  int32_t count = 0;
-  long double pivot = 1;
-  for (int32_t i = 0; i < t.n(); ++i) {
-    const long double e = i > 0 ? t.e[at(i - 1)] : 0;
-    pivot = static_cast<long double>(t.d[at(i)]) - x - (i > 0 ? e * e / pivot : 0);
-    if (pivot == 0) pivot = -1e-4000L;
-    count += pivot < 0 ? 1 : 0;
-  }
-  return count;
-}
 
 long double size_of(const Tridiagonal& t) {
   long double most = 0;

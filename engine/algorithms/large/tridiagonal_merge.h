@@ -78,9 +78,11 @@ struct DeflationArrays {
   int32_t* chain;           // first rotation of each chain, and the end. A column is of one chain only.
 };
 
-// Step 1. Keeps memory between calls.
+// Step 1. Keeps memory between calls. unit: the roundoff of V.
 class Deflation {
  public:
+  explicit Deflation(double unit = 0x1p-53) : unit_(unit) {}
+
   // `values` of both halves and `z`, Q^T u for e > 0, in the order of columns. Sets all of `merge` but first.
   void run(double e, TridiagonalHalf upper, TridiagonalHalf lower, const double* values, const double* z,
            const DeflationArrays& out, TridiagonalMerge& merge) {
@@ -125,7 +127,7 @@ class Deflation {
       kind_[at(i)] = is_lower ? kLower : kUpper;
       most = std::max(most, std::max(std::fabs(d_[at(i)]), std::fabs(z_[at(i)])));
     }
-    tolerance_ = 8 * 0x1p-53 * most;
+    tolerance_ = 8 * unit_ * most;
     kept_.clear();
     deflated_.clear();
     sort(upper, lower);
@@ -210,6 +212,7 @@ class Deflation {
     out_.chain[m.chains] = m.rotations;
   }
 
+  double unit_;
   int32_t size_ = 0;
   double rho_ = 0, tolerance_ = 0;
   std::vector<double> d_, z_;

@@ -3,6 +3,7 @@
 #define SVDSERVE_TESTS_SUPPORT_NUMERICS_TRIDIAGONAL_SAMPLES_H_
 
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <vector>
@@ -51,6 +52,20 @@ inline Tridiagonal glued_wilkinson(int32_t n, int32_t block, double glue) {
   return tridiagonal_of(
       n, [=](int32_t i) { return std::fabs((block - 1) / 2.0 - i % block); },
       [=](int32_t i) { return (i + 1) % block == 0 ? glue : 1.0; });
+}
+
+// How many eigenvalues are below x.
+inline int32_t sturm_count(const Tridiagonal& t, long double x) {
+  int32_t count = 0;
+  long double pivot = 1;
+  for (int32_t i = 0; i < t.n(); ++i) {
+    const auto at = static_cast<size_t>(i);
+    const long double e = i > 0 ? t.e[at - 1] : 0;
+    pivot = static_cast<long double>(t.d[at]) - x - (i > 0 ? e * e / pivot : 0);
+    if (pivot == 0) pivot = -1e-4000L;
+    count += pivot < 0 ? 1 : 0;
+  }
+  return count;
 }
 
 inline std::vector<TridiagonalKind> tridiagonal_kinds() {

@@ -88,7 +88,7 @@ void BlockedFinish<E>::complete(const PlacedMatrix& x, int64_t k) {
   lapack::geqrf(rows, k, factor_.data(), tau_.data(), work_.data());
   std::fill_n(more_.data(), rows * missing, E(0));
   for (int64_t j = 0; j < missing; ++j) more_[static_cast<size_t>(j * rows + k + j)] = E(1);
-  lapack::multiply_by_tall_q(rows, missing, k, factor_.data(), tau_.data(), more_.data(), work_.data());
+  lapack::multiply_by_tall_q(rows, missing, k, factor_.data(), rows, tau_.data(), more_.data(), rows, work_.data());
   for (int64_t j = 0; j < missing; ++j) store_column(more_.data() + j * rows, x, k + j);
 }
 

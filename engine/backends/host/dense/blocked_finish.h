@@ -16,7 +16,6 @@
 #include <type_traits>
 
 #include "engine/backends/host/base/aligned_array.h"
-#include "engine/backends/host/bidiagonal/bidiagonal_svd.h"
 #include "engine/backends/host/dense/blas.h"
 #include "engine/vector_layout.h"
 
@@ -34,7 +33,7 @@ struct PlacedMatrix {
 template <class E>
 class BlockedFinish {
  public:
-  using T = typename RealPart<E>::Type;
+  using T = RealNumber<E>;
 
   // Columns k .. of x := an orthonormal complement of the first k. Throws std::bad_alloc.
   void complete(const PlacedMatrix& x, int64_t k);

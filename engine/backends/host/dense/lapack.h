@@ -49,10 +49,12 @@ constexpr size_t work_size(int64_t n) { return static_cast<size_t>(64 * n + 65 *
     prefix##geqrf_(&m_, &n_, a, &m_, tau, work, &size, &info);                                                   \
   }                                                                                                              \
   /* c := Q c, m x n, Q of k reflectors by geqrf() */                                                            \
-  inline void multiply_by_tall_q(int64_t m, int64_t n, int64_t k, const E* a, const E* tau, E* c, E* work) {     \
-    const BlasInt m_ = BlasInt(m), n_ = BlasInt(n), k_ = BlasInt(k), size = BlasInt(work_size(n));               \
+  inline void multiply_by_tall_q(int64_t m, int64_t n, int64_t k, const E* a, int64_t lda, const E* tau, E* c,   \
+                                 int64_t ldc, E* work) {                                                         \
+    const BlasInt m_ = BlasInt(m), n_ = BlasInt(n), k_ = BlasInt(k), lda_ = BlasInt(lda), ldc_ = BlasInt(ldc),   \
+                  size = BlasInt(work_size(n));                                                                  \
     BlasInt info = 0;                                                                                            \
-    prefix##transform##mqr_("L", "N", &m_, &n_, &k_, a, &m_, tau, c, &m_, work, &size, &info, 1, 1);             \
+    prefix##transform##mqr_("L", "N", &m_, &n_, &k_, a, &lda_, tau, c, &ldc_, work, &size, &info, 1, 1);         \
   }                                                                                                              \
   /* the n x n part of c := Q c and := P c, Q and P by gebrd's reflectors in a, n x n */                         \
   inline void multiply_by_q(int64_t n, const E* a, int64_t lda, const E* tau, E* c, int64_t ldc, E* work) {      \

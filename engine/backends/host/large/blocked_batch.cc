@@ -20,7 +20,7 @@ namespace {
 // whose work outweighs that.
 constexpr uint64_t kKeptOperandBytes = uint64_t{1} << 20;
 
-// The eigensolver has no sweeps for a tolerance or a limit of sweeps to apply to: its results meet any of them.
+// The workspace of Hermitian matrices is sized by it.
 LargePlan eigen_plan_of(const Plan& plan) {
   LargeOptions options;
   options.kind = LargeKind::kHermitian;
@@ -92,6 +92,8 @@ struct BlockedBatch<T>::Workspace {
   BlockedSvd factor;
   BidiagonalSvd<T> real;  // BIDIAGONAL
   BidiagonalSvd<std::complex<T>> complex;
+  HermitianEigen<T> symmetric;  // TRIDIAGONAL
+  HermitianEigen<std::complex<T>> hermitian;
   BlockedFinish<T> finish_real;
   BlockedFinish<std::complex<T>> finish_complex;
   AlignedBuffer<T> matrix;  // of operands that are not aligned, or narrow
@@ -104,6 +106,8 @@ struct BlockedBatch<T>::Workspace {
     factor = BlockedSvd();  // the other shape's memory goes
     real = BidiagonalSvd<T>();
     complex = BidiagonalSvd<std::complex<T>>();
+    symmetric = HermitianEigen<T>();
+    hermitian = HermitianEigen<std::complex<T>>();
     finish_real = BlockedFinish<T>();
     finish_complex = BlockedFinish<std::complex<T>>();
     left.reserve(wanted.left_bytes() / sizeof(T));
@@ -184,6 +188,16 @@ typename BlockedBatch<T>::Made BlockedBatch<T>::decompose(Workspace& workspace, 
               {tall ? Plane::kRight : Plane::kLeft, k_, k_, 1, k_, false}};
     }
   }
+  if (plan_.host_method == Method::kTridiagonal) {
+    const MatrixStatus status =
+        components_ == 1
+            ? tridiagonal(workspace, workspace.symmetric, static_cast<const T*>(operand), values)
+            : tridiagonal(workspace, workspace.hermitian, static_cast<const std::complex<T>*>(operand), values);
+    return {status,
+            status != MatrixStatus::kNonFinite,
+            {Plane::kLeft, k_, k_, 1, k_, false},
+            {Plane::kRight, k_, k_, 1, k_, false}};
+  }
   const LargeOutcome outcome = workspace.factor.decompose(
       factor_plan_, {operand, nullptr, workspace.left.data(), values, workspace.right.data()});
   const Outputs thin = thin_outputs(k_);
@@ -204,6 +218,17 @@ MatrixStatus BlockedBatch<T>::bidiagonal(Workspace& workspace, BidiagonalSvd<E>&
   T* const x = tall ? workspace.left.data() : workspace.right.data();
   T* const y = tall ? workspace.right.data() : workspace.left.data();
   return svd.decompose(t, values, reinterpret_cast<E*>(x), reinterpret_cast<E*>(y));
+}
+
+template <class T>
+template <class E>
+MatrixStatus BlockedBatch<T>::tridiagonal(Workspace& workspace, HermitianEigen<E>& eigen, const E* operand,
+                                          T* values) const {
+  const int64_t n = plan_.problem.rows;
+  const bool by_columns = plan_.problem.order == Order::kColumnMajor;
+  E* const u = plan_.outputs.vectors() ? reinterpret_cast<E*>(workspace.left.data()) : nullptr;
+  return eigen.decompose({operand, n, n, by_columns ? 1 : n, by_columns ? n : 1}, plan_.triangle == Triangle::kUpper,
+                         values, u);
 }
 
 // From the thin vectors to the planes, eigenvectors as those of the left side; on the way full bases, phases, the
@@ -271,6 +296,26 @@ void BlockedBatch<T>::write_gradients(Workspace& workspace, BlockedFinish<E>& bl
   }
 }
 
+// Columns of `made` to `to`, imaginary parts times `sign`, eight columns at a time: rows get whole cache lines.
+template <int kParts, class T>
+void copy_elements(const T* from, const VectorLayout& made, const VectorLayout& wanted, T sign, char* to) {
+  const int64_t rows = made.rows, columns = std::min(wanted.columns, made.columns);
+  const int64_t from_row = made.row_stride * kParts, from_column = made.col_stride * kParts;
+  constexpr auto kBytes = static_cast<int64_t>(kParts * sizeof(T));
+  const int64_t to_row = wanted.row_stride * kBytes, to_column = wanted.col_stride * kBytes;
+  for (int64_t first = 0; first < columns; first += 8) {
+    const int64_t end = std::min(first + 8, columns);
+    for (int64_t i = 0; i < rows; ++i) {
+      for (int64_t j = first; j < end; ++j) {
+        T parts[kParts];
+        std::copy_n(from + i * from_row + j * from_column, kParts, parts);
+        if constexpr (kParts == 2) parts[1] = parts[1] * sign + T(0);
+        std::memcpy(to + i * to_row + j * to_column, parts, kBytes);
+      }
+    }
+  }
+}
+
 // The leading columns of X or Y to their plane, every zero as +0.
 template <class T>
 void BlockedBatch<T>::copy_columns(const T* from, const VectorLayout& made, const VectorLayout& wanted,
@@ -283,19 +328,7 @@ void BlockedBatch<T>::copy_columns(const T* from, const VectorLayout& made, cons
     return;
   }
   const T sign = made.conjugate != wanted.conjugate ? T(-1) : T(1);
-  const auto copy = [&](auto components) {
-    constexpr int kParts = decltype(components)::value;
-    for (int64_t j = 0; j < std::min(wanted.columns, k_); ++j) {
-      for (int64_t i = 0; i < made.rows; ++i) {
-        T parts[kParts];
-        std::memcpy(parts, from + (i * made.row_stride + j * made.col_stride) * kParts, sizeof(parts));
-        if constexpr (kParts == 2) parts[1] = parts[1] * sign + T(0);
-        std::memcpy(to + static_cast<size_t>(i * wanted.row_stride + j * wanted.col_stride) * sizeof(parts), parts,
-                    sizeof(parts));
-      }
-    }
-  };
-  components_ == 1 ? copy(std::integral_constant<int, 1>()) : copy(std::integral_constant<int, 2>());
+  components_ == 1 ? copy_elements<1>(from, made, wanted, sign, to) : copy_elements<2>(from, made, wanted, sign, to);
 }
 
 template <class T>

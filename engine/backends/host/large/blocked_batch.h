@@ -1,5 +1,5 @@
-// Batches of larger matrices: one matrix after the other on a thread. BIDIAGONAL is bidiagonal_svd.h; JACOBI and
-// TRIDIAGONAL, which Hermitian matrices have, are the drivers of large matrices (blocked_svd.h).
+// Batches of larger matrices: one matrix after the other on a thread. BIDIAGONAL is bidiagonal_svd.h, TRIDIAGONAL, which
+// Hermitian matrices have, hermitian_eigen.h. JACOBI is the driver of large matrices (blocked_svd.h).
 //
 //   BlockedBatch<T> batch(plan, source, counters);
 //   batch.run(first, last, cancel, values);   // from any thread, for disjoint ranges that make up all matrices
@@ -13,9 +13,10 @@
 #include "engine/algorithms/mimo/mimo_task.h"
 #include "engine/backends/host/base/matrix_source.h"
 #include "engine/backends/host/base/status_counters.h"
-#include "engine/backends/host/bidiagonal/bidiagonal_svd.h"
 #include "engine/backends/host/dense/blas.h"
 #include "engine/backends/host/dense/blocked_finish.h"
+#include "engine/backends/host/forms/bidiagonal_svd.h"
+#include "engine/backends/host/forms/hermitian_eigen.h"
 #include "engine/large_engine.h"
 #include "engine/planner.h"
 #include "engine/vector_layout.h"
@@ -41,6 +42,8 @@ class BlockedBatch {
   Made decompose(Workspace& workspace, const char* matrix, T* values) const;
   template <class E>
   MatrixStatus bidiagonal(Workspace& workspace, BidiagonalSvd<E>& svd, const E* operand, T* values) const;
+  template <class E>
+  MatrixStatus tridiagonal(Workspace& workspace, HermitianEigen<E>& eigen, const E* operand, T* values) const;
   template <class E>
   void finish_vectors_of(Workspace& workspace, BlockedFinish<E>& blocked, const PlacedMatrix& x, const PlacedMatrix& y,
                          const MatrixSource::Slot& slot, const T* values) const;

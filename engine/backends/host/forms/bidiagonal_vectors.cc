@@ -1,76 +1,60 @@
-#include "engine/backends/host/bidiagonal/bidiagonal_vectors.h"
+#include "engine/backends/host/forms/bidiagonal_vectors.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <type_traits>
 #include <utility>
 
-#include "engine/backends/host/bidiagonal/arrow_svd.h"
-#include "engine/backends/host/dense/blas.h"
+#include "engine/backends/host/forms/merge_columns.h"
+#include "engine/backends/host/forms/merged_matrix.h"
 
 namespace svdserve::host {
 namespace {
 
-// Multiplications of a product below which a call of the library costs more than it saves.
-constexpr int kSmallProduct = 512;
 // Merges whose numbers are all below this one are zero: B's largest one is 1/2 at least.
 constexpr double kNothing = 0x1p-900;
-
-// (a, b) := (c a + s b, c b - s a), `count` numbers each.
-template <class T>
-void rotate_columns(T* a, T* b, int count, double c, double s) {
-  const T cosine = static_cast<T>(c), sine = static_cast<T>(s);
-  for (int i = 0; i < count; ++i) {
-    const T x = a[i], y = b[i];
-    a[i] = cosine * x + sine * y;
-    b[i] = cosine * y - sine * x;
-  }
-}
-
-// c, rows x cols, leading dimension ldc := a b, a of leading dimension rows, b, inner x cols, by rows.
-template <class T>
-void multiply_packed(int rows, int cols, int inner, const T* a, const T* b, int ldb, T* c, int ldc) {
-  if (rows * cols * inner > kSmallProduct) {
-    blas::gemm(false, true, rows, cols, inner, 1, a, rows, b, ldb, 0, c, ldc);
-    return;
-  }
-  for (int j = 0; j < cols; ++j) {
-    T* const to = c + static_cast<ptrdiff_t>(j) * ldc;
-    std::fill_n(to, rows, T(0));
-    for (int p = 0; p < inner; ++p) {
-      const T by = b[static_cast<ptrdiff_t>(p) * ldb + j];
-      for (int i = 0; i < rows; ++i) to[i] += a[p * rows + i] * by;
-    }
-  }
-}
 
 }  // namespace
 
 template <class T>
 void BidiagonalVectors<T>::decompose(int n, const T* d, const T* e) {
   reserve(n);
-  std::copy_n(d, n, d_.data());
-  std::copy_n(e, std::max(n - 1, 0), e_.data());
+  std::copy_n(d, n, d_.begin());
+  std::copy_n(e, n - 1, e_.begin());
   std::fill_n(u_.data(), at(n) * at(n), T(0));
   std::fill_n(v_.data(), at(n) * at(n), T(0));
   solve(0, n, 0);
+  for (int j = 0; j < n; ++j) values_[at(j)] = value_of(u_.data() + at(j) * at(n), v_.data() + at(j) * at(n));
+  std::iota(order_.begin(), order_.end(), 0);
+  std::stable_sort(order_.begin(), order_.end(), [this](int a, int b) { return values_[at(a)] < values_[at(b)]; });
+}
+
+// x^T B y / (|x| |y|), whose error is the square of the vectors', beside rounding.
+template <class T>
+double BidiagonalVectors<T>::value_of(const T* x, const T* y) const {
+  const double product = weighted_product(d_.data(), x, y, n_) + weighted_product(e_.data(), x, y + 1, n_ - 1);
+  const double x_square = weighted_product(ones_.data(), x, x, n_), y_square = weighted_product(ones_.data(), y, y, n_);
+  return std::max(product / std::sqrt(x_square * y_square), 0.0);
 }
 
 template <class T>
 void BidiagonalVectors<T>::reserve(int n) {
   n_ = n;
-  const size_t size = at(n), square = size * size, padded = size + kArrowPadding, vectors = size * at(arrow_ld(n));
-  d_.reserve(size);
-  e_.reserve(size);
+  const size_t size = at(n), square = size * size, padded = size + kMergePadding, vectors = size * at(merge_ld(n));
   for (AlignedArray<T>* const of : {&u_, &v_}) of->reserve(square);
   for (AlignedArray<T>* const of : {&packed_u_, &packed_v_}) of->reserve(square + size);
   for (AlignedArray<T>* const of : {&joint_u_, &joint_v_}) of->reserve(vectors);
-  for (AlignedArray<double>* const of : {&wide_u_, &wide_v_}) of->reserve(vectors);
+  if constexpr (std::is_same_v<T, float>) {
+    for (AlignedArray<double>* const of : {&wide_u_, &wide_v_}) of->reserve(vectors);
+  }
   scratch_.reserve(5 * padded);
-  for (std::vector<double>* const of : {&values_, &z_, &poles_, &weights_, &roots_}) of->resize(padded);
+  for (std::vector<double>* const of : {&d_, &e_, &ones_, &values_, &z_, &poles_, &weights_, &roots_})
+    of->resize(padded);
   for (std::vector<int>* const of : {&order_, &sorted_, &place_, &column_of_}) of->resize(size);
   kind_.resize(size);
+  std::fill(ones_.begin(), ones_.end(), 1.0);
 }
 
 // Rows first .. first + n - 1, which have `extra` more columns than that.
@@ -118,10 +102,10 @@ void BidiagonalVectors<T>::merge(const Merge& m) {
     joint_u_[0] = 1;
     joint_v_[0] = std::signbit(weights_[0]) ? T(-1) : T(1);
   } else {
-    ArrowSvd<T> arrow{
+    MergedMatrix<T> arrow{
         k, poles_.data(), weights_.data(), place_.data(), roots_.data(), joint_u_.data(), joint_v_.data()};
-    arrow.wide_u = wide_u_.data();
-    arrow.wide_v = wide_v_.data();
+    arrow.wide_u = wide_of(joint_u_, wide_u_);
+    arrow.wide_v = wide_of(joint_v_, wide_v_);
     arrow.scratch = scratch_.data();
     decompose_arrow(arrow);
   }
@@ -251,25 +235,21 @@ void BidiagonalVectors<T>::pack(const Merge& m) {
   }
   std::copy(aside_.begin(), aside_.end(), column_of_.begin() + static_cast<ptrdiff_t>(kept_.size()));
   const int upper_columns = upper_only_ + dense_, k = static_cast<int>(kept_.size());
-  T* to = pack_rows(u(m, 0, 0), m.upper, 0, upper_columns, packed_u_.data());
-  to = pack_rows(u(m, m.upper + 1, 0), m.lower, upper_only_, k, to);
-  pack_rows(u(m, 0, 0), m.rows(), k, m.rows(), to);
-  to = pack_rows(v(m, 0, 0), m.upper + 1, 0, upper_columns, packed_v_.data());
-  to = pack_rows(v(m, m.upper + 1, 0), m.lower + m.extra, upper_only_, k, to);
-  pack_rows(v(m, 0, 0), m.columns(), k, m.rows(), to);
-}
-
-// `rows` numbers from `from` on of the columns of places begin .. end - 1. Returns where the next ones go.
-template <class T>
-T* BidiagonalVectors<T>::pack_rows(const T* from, int rows, int begin, int end, T* to) const {
-  for (int p = begin; p < end; ++p) to = std::copy_n(from + at(column_of_[at(p)]) * at(n_), rows, to);
-  return to;
+  const auto pack_both = [&](const T* top, const T* bottom, int upper, int lower, T* to) {
+    const int* const columns = column_of_.data();
+    to = pack_columns(top, n_, columns, upper_columns, upper, to);
+    to = pack_columns(bottom, n_, columns + upper_only_, k - upper_only_, lower, to);
+    const int rows = static_cast<int>(bottom - top) + lower;
+    pack_columns(top, n_, columns + k, m.rows() - k, rows, to);
+  };
+  pack_both(u(m, 0, 0), u(m, m.upper + 1, 0), m.upper, m.lower, packed_u_.data());
+  pack_both(v(m, 0, 0), v(m, m.upper + 1, 0), m.upper + 1, m.lower + m.extra, packed_v_.data());
 }
 
 // U := U S_u, V := V S_v, the columns of M's roots first, then those set aside.
 template <class T>
 void BidiagonalVectors<T>::multiply(const Merge& m) {
-  const int k = static_cast<int>(kept_.size()), upper_columns = upper_only_ + dense_, ld = k == 1 ? 1 : arrow_ld(k);
+  const int k = static_cast<int>(kept_.size()), upper_columns = upper_only_ + dense_, ld = k == 1 ? 1 : merge_ld(k);
   const int lower_columns = dense_ + lower_only_;
   const ptrdiff_t below = static_cast<ptrdiff_t>(upper_only_) * ld;
   const auto both_halves = [&](int upper, int lower, int rows, const T* packed, const T* joint, T* top, T* bottom) {

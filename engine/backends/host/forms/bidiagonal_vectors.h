@@ -4,20 +4,21 @@
 //   B = [B_1 0; alpha e_last^T beta e_1^T; 0 B_2]: a row in the middle joins two halves, each with one more column than
 //   rows, but for the last one. B_i = U_i [D_i 0] V_i^T, given.
 //   B = diag(U_1, 1, U_2) M diag(V_1, V_2)^T,   M = [z; diag(0, D_1, D_2)],   z = (alpha e_last^T V_1, beta e_1^T V_2)
-// Method: the halves' columns of no value, which the middle row alone sees, are rotated into one that it sees and one
-// that it does not. Deflation leaves M of k columns:
+// Method: each half has a column of no value, which the middle row alone sees. Both are rotated into one that it sees and
+// one that it does not. Deflation leaves M of k columns:
 //   - |z_c| <= tol: column c is a vector;
 //   - d_c <= tol: a rotation of the right vectors takes z_c into z_0;
 //   - two d so close that a rotation in their plane moves them by no more than tol: one of their z becomes zero.
-// M = S_u diag(s) S_v^T by algorithms/lanes/bidiagonal_merge.h. Then two products for each of U and V: columns of Q are
-// packed by their rows, those of the upper half only, of both, of the lower half only. Parts of one row are solved as
-// they are, so that there is no other method below.
+// M = S_u diag(s) S_v^T by algorithms/lanes/secular_equation.h. Then two products for each of U and V: columns are packed
+// by their rows, of the upper half only, of both, of the lower half only. Parts of one row are solved as they are, so
+// that there is no other method below. At last each value becomes u^T B v of its vectors: merges add some 20 u to
+// values, which that takes away.
 //
 // Cost: up to 8/3 n^3 multiplications and additions, less by what deflates. Accuracy: |B - U S V^T| and |I - U^T U| a few n
-// u for |B| about one; tol = 8 u max(d, |z|) in a merge. No small value is known relatively.
+// u for |B| about one, |s - exact| a few u; tol = 8 u max(d, |z|) in a merge. No small value is known relatively.
 // Sources: Gu and Eisenstat, SIAM J. Matrix Anal. Appl. 16 (1995) 79-92; LAPACK's ?bdsdc, which has QR below 25 rows.
-#ifndef SVDSERVE_ENGINE_BACKENDS_HOST_BIDIAGONAL_BIDIAGONAL_VECTORS_H_
-#define SVDSERVE_ENGINE_BACKENDS_HOST_BIDIAGONAL_BIDIAGONAL_VECTORS_H_
+#ifndef SVDSERVE_ENGINE_BACKENDS_HOST_FORMS_BIDIAGONAL_VECTORS_H_
+#define SVDSERVE_ENGINE_BACKENDS_HOST_FORMS_BIDIAGONAL_VECTORS_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -67,15 +68,15 @@ class BidiagonalVectors {
   bool rotate(const Merge& m, int a, int b);
   void rotate_into_middle(const Merge& m, int column);
   void pack(const Merge& m);
-  T* pack_rows(const T* from, int rows, int begin, int end, T* to) const;
   void multiply(const Merge& m);
   void finish(const Merge& m);
+  double value_of(const T* x, const T* y) const;
 
   int n_ = 0;
-  AlignedArray<T> d_, e_, u_, v_;
+  AlignedArray<T> u_, v_;
   AlignedArray<T> packed_u_, packed_v_, joint_u_, joint_v_;  // columns of a merge, and M's vectors
   AlignedArray<double> wide_u_, wide_v_, scratch_;
-  std::vector<double> values_, z_, poles_, weights_, roots_;
+  std::vector<double> d_, e_, ones_, values_, z_, poles_, weights_, roots_;
   std::vector<int> order_, sorted_;  // columns by ascending values, of each part from its first place on
   std::vector<int> kept_, aside_, place_, column_of_;
   std::vector<Kind> kind_;
@@ -87,4 +88,4 @@ extern template class BidiagonalVectors<float>;
 extern template class BidiagonalVectors<double>;
 
 }  // namespace svdserve::host
-#endif  // SVDSERVE_ENGINE_BACKENDS_HOST_BIDIAGONAL_BIDIAGONAL_VECTORS_H_
+#endif  // SVDSERVE_ENGINE_BACKENDS_HOST_FORMS_BIDIAGONAL_VECTORS_H_

@@ -7,35 +7,18 @@
 // Cost, real, n x n: 8/3 n^3 flops and about 30 n^2 for values alone; about 12 n^3 with vectors. Accuracy: backward
 // stable, |s - exact| <= c n u s_max. T is scaled by a power of two first, so that nothing over- or underflows on the way.
 // Sources: Golub and Van Loan, 3rd ed., section 5.4.3; Fernando and Parlett, Numer. Math. 67 (1994) 191-229 (lasq1).
-#ifndef SVDSERVE_ENGINE_BACKENDS_HOST_BIDIAGONAL_BIDIAGONAL_SVD_H_
-#define SVDSERVE_ENGINE_BACKENDS_HOST_BIDIAGONAL_BIDIAGONAL_SVD_H_
+#ifndef SVDSERVE_ENGINE_BACKENDS_HOST_FORMS_BIDIAGONAL_SVD_H_
+#define SVDSERVE_ENGINE_BACKENDS_HOST_FORMS_BIDIAGONAL_SVD_H_
 
 #include <complex>
 #include <cstdint>
-#include <type_traits>
 
 #include "engine/backends/host/base/aligned_array.h"
-#include "engine/backends/host/bidiagonal/bidiagonal_vectors.h"
+#include "engine/backends/host/forms/bidiagonal_vectors.h"
+#include "engine/backends/host/forms/element_planes.h"
 #include "engine/result.h"
 
 namespace svdserve::host {
-
-// The real type of E.
-template <class E>
-struct RealPart {
-  using Type = E;
-};
-template <class T>
-struct RealPart<std::complex<T>> {
-  using Type = T;
-};
-
-// Element (i, j) of a matrix lies at data[i * row_stride + j * col_stride]; rows >= cols.
-template <class E>
-struct StridedMatrix {
-  const E* data;
-  int64_t rows, cols, row_stride, col_stride;
-};
 
 // The workspace of one thread: kept from matrix to matrix, it allocates nothing for the second one of a shape. The
 // caller holds a BlasThreads (blas.h) and an FpEnvironment. Same matrix, same bits, whatever was computed before.
@@ -43,7 +26,7 @@ struct StridedMatrix {
 template <class E>
 class BidiagonalSvd {
  public:
-  using T = typename RealPart<E>::Type;
+  using T = RealNumber<E>;
 
   // s: cols values, descending. x, rows x cols, and y, cols x cols, column-major; both null: values alone. No result is
   // -0. kOk; kOutOfRange: a value is +inf; kNonFinite, and kNotConverged of values alone, where LAPACK has given up:
@@ -51,12 +34,11 @@ class BidiagonalSvd {
   MatrixStatus decompose(const StridedMatrix<E>& t, T* s, E* x, E* y);
 
  private:
-  static constexpr int kPlanes = std::is_same_v<E, T> ? 1 : 2;
+  static constexpr int kPlanes = kPlanesOf<E>;
 
   void reserve(int64_t m, int n, bool vectors);
   bool load(const StridedMatrix<E>& t, int* exponent);
   void split(const E* from, int64_t ld, bool upper, int n);
-  const E* join(int n, int64_t* ld);
   bool find_values(int n, T* s);
   void find_vectors(int64_t m, int n, T* s, E* x, E* y);
   void multiply_back(int64_t m, int n, E* x, E* y);
@@ -74,4 +56,4 @@ extern template class BidiagonalSvd<std::complex<float>>;
 extern template class BidiagonalSvd<std::complex<double>>;
 
 }  // namespace svdserve::host
-#endif  // SVDSERVE_ENGINE_BACKENDS_HOST_BIDIAGONAL_BIDIAGONAL_SVD_H_
+#endif  // SVDSERVE_ENGINE_BACKENDS_HOST_FORMS_BIDIAGONAL_SVD_H_

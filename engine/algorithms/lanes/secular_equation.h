@@ -1,57 +1,80 @@
-// The secular equation of a merge in divide and conquer for the SVD of a bidiagonal matrix; one root a lane.
+// The secular equation of a merge in divide and conquer, of a bidiagonal or of a tridiagonal matrix; one root a lane.
 //
-//   M = [z_0 z_1 .. z_(k-1); 0 d_1; ..; 0 d_(k-1)] = U diag(s) V^T, k x k:  0 = d_0 < d_1 < .. < d_(k-1), no z_i zero
-//   f(x) = 1 + sum_i z_i^2 / (d_i^2 - s^2) = 0:  d_j < s_j < d_(j+1), and s_(k-1)^2 < d_(k-1)^2 + |z|^2
+//   SVD (SquaredPoles):  M = [z_0 z_1 .. z_(k-1); 0 d_1; ..; 0 d_(k-1)] = U diag(s) V^T, k x k, 0 = d_0 < d_1 < ..;
+//     root s, poles d_i:  f = 1 + sum_i z_i^2 / (d_i^2 - s^2) = 0
+//   eigenvalues (PlainPoles):  M = diag(d) + z z^T = V diag(s) V^T, d_0 < d_1 < ..;   f = 1 + sum_i z_i^2 / (d_i - s) = 0
+//   No z_i is zero. d_j < s_j < d_(j+1), and the last root is at most |z|^2 above the last pole, squared or plain.
+// Below, a - b of two of these numbers is the difference of their squares for SquaredPoles: difference().
 // Method:
-//   1. Roots (secular_roots). Each is kept as the nearer pole d_o and x = s_j^2 - d_o^2, so that all differences
-//      d_i^2 - s_j^2 = (d_i - d_o) (d_i + d_o) - x are relatively accurate.
+//   1. Roots (secular_roots). Each is kept as the nearer pole d_o and x = s_j - d_o, so that all differences d_i - s_j =
+//      (d_i - d_o) - x are relatively accurate.
 //   2. Weights (secular_weights) for which the computed roots are the exact ones:
-//        z'_i^2 = prod_(j < i) (s_j^2 - d_i^2) / (d_j^2 - d_i^2)  prod_(i <= j < k-1) (s_j^2 - d_i^2) / (d_(j+1)^2 - d_i^2)
-//                 times (s_(k-1)^2 - d_i^2)
+//        z'_i^2 = prod_(j < i) (s_j - d_i) / (d_j - d_i)  prod_(i <= j < k-1) (s_j - d_i) / (d_(j+1) - d_i)
+//                 times (s_(k-1) - d_i)
 //      Each quotient lies in [0, 1], so that a product in any order keeps its range.
-//   3. Vectors (secular_vectors): v_ij = z'_i / (d_i^2 - s_j^2), u_ij = d_i v_ij, u_0j = -1, each column by its norm.
-// Roots are found as in large/tridiagonal_merge.h: a rational model with the two nearest poles, of fixed weight or the
-// middle way, in a bracket that bisection halves where the model leaves it.
+//   3. Vectors (secular_vectors): v_ij = z'_i / (d_i - s_j); of an SVD u_ij = d_i v_ij, u_0j = -1. Each column is divided
+//      by its norm.
+// A root is searched in a bracket, by a rational model with the two nearest poles, of fixed weight or the middle way.
+// Bisection halves the bracket where the model leaves it, or is slow.
 //
-// Sources: Gu and Eisenstat, SIAM J. Matrix Anal. Appl. 16 (1995) 79-92 (M, steps 2 and 3).
+// Sources: Gu and Eisenstat, SIAM J. Matrix Anal. Appl. 16 (1995) 79-92 and 172-191 (M, steps 2 and 3).
 // Li, LAPACK Working Note 89 (1993) (step 1).
-// Cost: about 6 k^2 quotients for the roots, k^2 for each of steps 2 and 3. Accuracy: |M - U S V^T|, |I - U^T U| and
-// |I - V^T V| are a few k u for |M| about one, where all |z_i|, d_1 and d_(i+1) - d_i are above u. A root is found to
-// |f| <= 8 u (1 + sum |.|) + u |x f'|, or what rounding allows. It ends for whatever numbers, NaN too.
-#if defined(SVDSERVE_ENGINE_ALGORITHMS_LANES_BIDIAGONAL_MERGE_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef SVDSERVE_ENGINE_ALGORITHMS_LANES_BIDIAGONAL_MERGE_H_
-#undef SVDSERVE_ENGINE_ALGORITHMS_LANES_BIDIAGONAL_MERGE_H_
+// Cost: about 6 k^2 quotients for the roots, k^2 for each of steps 2 and 3. Accuracy: the residual of M and the
+// orthogonality are a few k u for |M| about one, where all |z_i| and differences of poles are above u. A root is found
+// to |f| <= 8 u (1 + sum |.|) + u |x f'|, or what rounding allows. It ends for whatever numbers, NaN too. The bits of a
+// root depend on the equation alone, not on the number of lanes.
+#if defined(SVDSERVE_ENGINE_ALGORITHMS_LANES_SECULAR_EQUATION_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef SVDSERVE_ENGINE_ALGORITHMS_LANES_SECULAR_EQUATION_H_
+#undef SVDSERVE_ENGINE_ALGORITHMS_LANES_SECULAR_EQUATION_H_
 #else
-#define SVDSERVE_ENGINE_ALGORITHMS_LANES_BIDIAGONAL_MERGE_H_
+#define SVDSERVE_ENGINE_ALGORITHMS_LANES_SECULAR_EQUATION_H_
 #endif
 
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <type_traits>
 
 #include "engine/core/lane.h"
 
 SVD_KERNEL_BEGIN
 
-// d and z have `count` >= 2 numbers, and room for kMergePadding more, of which nothing depends but time.
-struct ArrowMatrix {
-  const double* d;
+struct SquaredPoles {
+  template <class Lane>
+  static SVD_HD Lane difference(Lane a, Lane b) {
+    return (a - b) * (a + b);
+  }
+  // d - s of the root s by its origin and x.
+  template <class Lane>
+  static SVD_HD Lane distance(Lane pole, Lane origin, Lane x) {
+    return fma(pole - origin, pole + origin, -x);
+  }
+};
+struct PlainPoles {
+  template <class Lane>
+  static SVD_HD Lane difference(Lane a, Lane b) {
+    return a - b;
+  }
+  template <class Lane>
+  static SVD_HD Lane distance(Lane pole, Lane origin, Lane x) {
+    return (pole - origin) - x;
+  }
+};
+
+// d and z have `count` >= 2 numbers, and room for kSecularPadding more, of which nothing depends but time.
+template <class Poles>
+struct SecularEquation {
+  const double* d;  // ascending
   const double* z;
   int count;
 };
-inline constexpr int kMergePadding = 8;  // lanes of the widest pack
+inline constexpr int kSecularPadding = 8;  // lanes of the widest pack
 
-// Root j is s_j^2 = origin[j]^2 + x[j]. Both have room for padding.
-struct ArrowRoots {
+// Root j is x[j] above origin[j]. Both have room for padding.
+struct SecularRoots {
   double* origin;
   double* x;
 };
-
-// d_i^2 - s^2 of a root.
-template <class Lane>
-SVD_HD Lane pole_distance(Lane pole, Lane origin, Lane x) {
-  return fma(pole - origin, pole + origin, -x);
-}
 
 // psi: the sum over poles up to `left`, phi: over those behind it; and their derivatives.
 template <class Lane>
@@ -63,23 +86,24 @@ struct SecularSums {
   SVD_HD Lane slope() const { return psi_slope + phi_slope; }
 };
 
-template <class Lane>
-SVD_HD void add_poles(const ArrowMatrix& a, int begin, int end, Lane origin, Lane x, Lane& value, Lane& slope) {
+template <class Lane, class Poles>
+SVD_HD void add_poles(const SecularEquation<Poles>& a, int begin, int end, Lane origin, Lane x, Lane& value,
+                      Lane& slope) {
   for (int i = begin; i < end; ++i) {
-    const Lane z(a.z[i]), quotient = z / pole_distance(Lane(a.d[i]), origin, x);
+    const Lane z(a.z[i]), quotient = z / Poles::distance(Lane(a.d[i]), origin, x);
     value = fma(z, quotient, value);
     slope = fma(quotient, quotient, slope);
   }
 }
 
 // A search for a root in each lane. x = sign m with near <= m <= far, the origin the root's nearer pole; f grows with x.
-template <class Lane>
+template <class Lane, class Poles>
 class SecularSearch {
  public:
   using Mask = typename Lane::Mask;
 
   // Roots first .. first + kLanes - 1; lanes beyond the last root repeat it.
-  SVD_HD SecularSearch(const ArrowMatrix& a, int first) : a_(a), lowest_(std::min(first, a.count - 2)) {
+  SVD_HD SecularSearch(const SecularEquation<Poles>& a, int first) : a_(a), lowest_(std::min(first, a.count - 2)) {
     double left[Lane::kLanes], last[Lane::kLanes], poles[4][Lane::kLanes];
     for (int l = 0; l < Lane::kLanes; ++l) {
       const int j = std::min(first + l, a.count - 1), i = std::min(j, a.count - 2);
@@ -105,14 +129,14 @@ class SecularSearch {
   // between those of 1 = z_last^2 / x + rest / (g + x), the others' weights at one pole: the nearest one, or their mean.
   SVD_HD void begin() {
     const Lane zero(0), one(1), shrink(1 - kSlack), grow(1 + kSlack);
-    const Lane gap = (d_right_ - d_left_) * (d_right_ + d_left_), half = gap * Lane(0.5);
+    const Lane gap = Poles::difference(d_right_, d_left_), half = gap * Lane(0.5);
     const SecularSums<Lane> v = sums(d_left_, half);
     const Lane f = v.f(), below = z_left_ * z_left_, above = z_right_ * z_right_;
     is_left_ = (f >= zero) & !last_;
     origin_ = select(is_left_, d_left_, d_right_);
     sign_ = select(is_left_ | last_, one, -one);
-    double nearest, mean;
-    bound_last(&nearest, &mean);
+    double nearest = 1, mean = 1;
+    if (any_of(last_)) bound_last(&nearest, &mean);
     far_ = select(last_, Lane(nearest), half) * grow;
     const Lane between = select(is_left_, below / (one + v.phi), above / abs(v.psi));
     near_ = at_most(select(last_, Lane(mean), between) * shrink, far_);
@@ -149,7 +173,7 @@ class SecularSearch {
     }
   }
 
-  SVD_HD void store(const ArrowRoots& to, int first) const {
+  SVD_HD void store(const SecularRoots& to, int first) const {
     origin_.store(to.origin + first);
     (sign_ * m_).store(to.x + first);
   }
@@ -167,31 +191,30 @@ class SecularSearch {
   // Zeros of x^2 + (g - |z|^2) x - z_last^2 g.
   SVD_HD void bound_last(double* nearest, double* mean) const {
     const int last = a_.count - 1;
+    const double d = a_.d[last], own = a_.z[last] * a_.z[last];
     double rest = 0, moment = 0;
     for (int i = 0; i < last; ++i) {
       rest += a_.z[i] * a_.z[i];
-      moment += a_.z[i] * a_.z[i] * (a_.d[i] * a_.d[i]);
+      moment += a_.z[i] * a_.z[i] * Poles::difference(d, a_.d[i]);
     }
-    const double d = a_.d[last], own = a_.z[last] * a_.z[last], before = a_.d[last - 1];
     const auto zero = [&](double g) SVD_LAMBDA {
       const double b = own + rest - g, root = std::sqrt(b * b + 4 * own * g);
       return b >= 0 ? (b + root) / 2 : 2 * own * g / (root - b);
     };
-    *nearest = zero((d - before) * (d + before));
-    *mean = zero(d * d - moment / rest);
+    *nearest = zero(Poles::difference(d, a_.d[last - 1]));
+    *mean = zero(moment / rest);
   }
 
   SVD_HD SecularSums<Lane> sums(Lane origin, Lane x) const {
     SecularSums<Lane> s{Lane(0), Lane(0), Lane(0), Lane(0)};
     add_poles(a_, 0, lowest_ + 1, origin, x, s.psi, s.psi_slope);
     for (int i = lowest_ + 1; i <= highest_; ++i) {
-      const Lane z(a_.z[i]), quotient = z / pole_distance(Lane(a_.d[i]), origin, x);
+      const Lane z(a_.z[i]), quotient = z / Poles::distance(Lane(a_.d[i]), origin, x);
       const Mask before = Lane(i) <= left_;
-      const Lane value = z * quotient, slope = quotient * quotient, zero(0);
-      s.psi = s.psi + select(before, value, zero);
-      s.psi_slope = s.psi_slope + select(before, slope, zero);
-      s.phi = s.phi + select(before, zero, value);
-      s.phi_slope = s.phi_slope + select(before, zero, slope);
+      s.psi = select(before, fma(z, quotient, s.psi), s.psi);
+      s.psi_slope = select(before, fma(quotient, quotient, s.psi_slope), s.psi_slope);
+      s.phi = select(before, s.phi, fma(z, quotient, s.phi));
+      s.phi_slope = select(before, s.phi_slope, fma(quotient, quotient, s.phi_slope));
     }
     add_poles(a_, highest_ + 1, a_.count, origin, x, s.phi, s.phi_slope);
     return s;
@@ -206,11 +229,11 @@ class SecularSearch {
     return select(direct, inner, Lane(2) * b) / select(direct, Lane(2) * c, outer);
   }
 
-  // The next m: the zero of c + s / (d_left^2 - s^2) + t / (d_right^2 - s^2), which has f and f' of this point. Middle
-  // way: s and t have psi' and phi'. Fixed weight: that of the origin is its own z^2.
+  // The next m: the zero of c + a / (d_left - s) + b / (d_right - s), which has f and f' of this point. Middle
+  // way: a and b have psi' and phi'. Fixed weight: that of the origin is its own z^2.
   SVD_HD Lane next_place(const SecularSums<Lane>& v, Mask middle_way) const {
     const Lane x = sign_ * m_, f = v.f(), slope = v.slope();
-    const Lane left = pole_distance(d_left_, origin_, x), right = pole_distance(d_right_, origin_, x);
+    const Lane left = Poles::distance(d_left_, origin_, x), right = Poles::distance(d_right_, origin_, x);
     const Lane own_z = select(is_left_, z_left_, z_right_), own_distance = select(is_left_, left, right);
     const Lane own = own_z / own_distance;
     const Lane fixed = f - own_z * own - (slope - own * own) * select(is_left_, right, left);
@@ -220,7 +243,7 @@ class SecularSearch {
     return sign_ * (x + select(f * change < Lane(0), change, -f / slope));
   }
 
-  const ArrowMatrix& a_;
+  const SecularEquation<Poles>& a_;
   const int lowest_;  // left poles of the lanes: from lowest_ to highest_
   int highest_;
   Lane left_, d_left_, d_right_, z_left_, z_right_;  // the two poles of the model
@@ -229,26 +252,25 @@ class SecularSearch {
 };
 
 // Step 1, for roots first .. first + kLanes - 1.
-template <class Lane>
-SVD_HD_CALLED void secular_roots(const ArrowMatrix& a, int first, const ArrowRoots& roots) {
-  SecularSearch<Lane> search(a, first);
+template <class Lane, class Poles>
+SVD_HD_CALLED void secular_roots(const SecularEquation<Poles>& a, int first, const SecularRoots& roots) {
+  SecularSearch<Lane, Poles> search(a, first);
   search.begin();
   search.run();
   search.store(roots, first);
 }
 
 // Step 2, for rows first .. first + kLanes - 1.
-template <class Lane>
-SVD_HD_CALLED void secular_weights(const ArrowMatrix& a, const ArrowRoots& roots, int first, double* weights) {
+template <class Lane, class Poles>
+SVD_HD_CALLED void secular_weights(const SecularEquation<Poles>& a, const SecularRoots& roots, int first,
+                                   double* weights) {
   const Lane own = Lane::load(a.d + first), z = Lane::load(a.z + first);
   double numbers[Lane::kLanes];
   for (int l = 0; l < Lane::kLanes; ++l) numbers[l] = first + l;
   const Lane row = Lane::load(numbers);
-  const auto root_distance = [&](int j) SVD_LAMBDA {
-    const Lane origin(roots.origin[j]);
-    return fma(origin - own, origin + own, Lane(roots.x[j]));
-  };
-  const auto quotient = [&](int j, Lane pole) SVD_LAMBDA { return root_distance(j) / ((pole - own) * (pole + own)); };
+  const auto root_distance = [&](int j)
+                                 SVD_LAMBDA { return -Poles::distance(own, Lane(roots.origin[j]), Lane(roots.x[j])); };
+  const auto quotient = [&](int j, Lane pole) SVD_LAMBDA { return root_distance(j) / Poles::difference(pole, own); };
   const int last = a.count - 1;
   Lane product = root_distance(last);
   for (int j = 0; j < std::min(first, last); ++j) product = product * quotient(j, Lane(a.d[j]));
@@ -259,25 +281,34 @@ SVD_HD_CALLED void secular_weights(const ArrowMatrix& a, const ArrowRoots& roots
   copysign(sqrt(abs(product)), z).store(weights + first);
 }
 
-// Step 3, for columns first .. first + kLanes - 1. Row i of M's vectors becomes row place[i] of u and of v, by rows with
-// leading dimension ld. The columns are to be multiplied by 1 / |.|, which is written to u_scale and v_scale.
-template <class Lane>
-SVD_HD_CALLED void secular_vectors(const ArrowMatrix& a, const ArrowRoots& roots, const double* weights,
-                                   const int* place, int first, int ld, double* u, double* v, double* u_scale,
-                                   double* v_scale) {
+// Vectors by rows with leading dimension ld, not divided by their norms: row i of those of M is row place[i].
+struct SecularVectors {
+  const int* place;
+  int ld;
+  double *u, *v;              // u: of an SVD
+  double *u_scale, *v_scale;  // 1 / |.| of the columns
+};
+
+// Step 3, for columns first .. first + kLanes - 1.
+template <class Lane, class Poles>
+SVD_HD_CALLED void secular_vectors(const SecularEquation<Poles>& a, const SecularRoots& roots, const double* weights,
+                                   int first, const SecularVectors& to) {
+  constexpr bool kHasU = std::is_same_v<Poles, SquaredPoles>;
   const Lane origin = Lane::load(roots.origin + first), x = Lane::load(roots.x + first), one(1);
   Lane u_square(1), v_square(0);
   for (int i = 0; i < a.count; ++i) {
-    const Lane pole(a.d[i]), v_i = Lane(weights[i]) / pole_distance(pole, origin, x);
-    const Lane u_i = i == 0 ? -one : pole * v_i;
-    const ptrdiff_t at = static_cast<ptrdiff_t>(place[i]) * ld + first;
-    v_i.store(v + at);
-    u_i.store(u + at);
-    v_square = fma(v_i, v_i, v_square);
-    if (i > 0) u_square = fma(u_i, u_i, u_square);
+    const Lane pole(a.d[i]), v = Lane(weights[i]) / Poles::distance(pole, origin, x);
+    const ptrdiff_t at = static_cast<ptrdiff_t>(to.place[i]) * to.ld + first;
+    v.store(to.v + at);
+    v_square = fma(v, v, v_square);
+    if constexpr (kHasU) {
+      const Lane u = i == 0 ? -one : pole * v;
+      u.store(to.u + at);
+      if (i > 0) u_square = fma(u, u, u_square);
+    }
   }
-  (one / sqrt(u_square)).store(u_scale + first);
-  (one / sqrt(v_square)).store(v_scale + first);
+  (one / sqrt(v_square)).store(to.v_scale + first);
+  if constexpr (kHasU) (one / sqrt(u_square)).store(to.u_scale + first);
 }
 
 SVD_KERNEL_END

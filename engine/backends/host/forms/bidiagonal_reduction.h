@@ -12,8 +12,8 @@
 //
 // Cost: 8/3 n^3 flops real (4 x complex). Accuracy: backward stable, |A - Q B P^H|_F <= c n u |A|_F with c of order
 // one. Elements of A are at most about one. A column or row whose rest has a negligible square (FloatTraits) loses it.
-#ifndef SVDSERVE_ENGINE_BACKENDS_HOST_BIDIAGONAL_BIDIAGONAL_REDUCTION_H_
-#define SVDSERVE_ENGINE_BACKENDS_HOST_BIDIAGONAL_BIDIAGONAL_REDUCTION_H_
+#ifndef SVDSERVE_ENGINE_BACKENDS_HOST_FORMS_BIDIAGONAL_REDUCTION_H_
+#define SVDSERVE_ENGINE_BACKENDS_HOST_FORMS_BIDIAGONAL_REDUCTION_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -50,4 +50,4 @@ void bidiagonalize(const BidiagonalReduction<float>& task);
 void bidiagonalize(const BidiagonalReduction<double>& task);
 
 }  // namespace svdserve::host
-#endif  // SVDSERVE_ENGINE_BACKENDS_HOST_BIDIAGONAL_BIDIAGONAL_REDUCTION_H_
+#endif  // SVDSERVE_ENGINE_BACKENDS_HOST_FORMS_BIDIAGONAL_REDUCTION_H_
