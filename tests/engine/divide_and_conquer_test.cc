@@ -70,6 +70,13 @@ std::vector<Bidiagonal> families(int n, Random& random) {
       "one entry", n, [](int i) { return i == 0 ? 1.0 : 0.0; }, number(0)));
   all.push_back(make(
       "one entry and tiny ones", n, [&](int i) { return i == 0 ? 1.0 : 1e-37 * random.normal(); }, noise(1e-37)));
+  // As a matrix of rank one becomes: each row is the rounding error of the one before, down to denormal numbers.
+  for (const double lowest : {-18.0, -38.0, -317.0}) {
+    const auto error = [&, lowest](int i) {
+      return (1 + random.uniform()) * std::pow(10.0, std::max(-16.0 * i, lowest - 6 * random.uniform()));
+    };
+    all.push_back(make("rounding errors", n, error, error));
+  }
   all.push_back(make("zero", n, number(0), number(0)));
   all.push_back(make("large", n, noise(0x1p58), [n](int) { return 0x1p59; }));
   return all;
@@ -178,7 +185,11 @@ TYPED_TEST(DivideAndConquerTest, EveryFamilyAndOrder) {
   if (is_long_run()) orders.insert(orders.end(), {100, 128, 200});
   for (const int n : orders) {
     Random random(static_cast<uint64_t>(n));
-    for (const Bidiagonal& b : families(n, random)) this->test(b);
+    for (Bidiagonal& b : families(n, random)) {
+      this->test(b);
+      b.e.push_back(0);
+      this->test(b.name, Tridiagonal{b.d, b.e});
+    }
   }
 }
 

@@ -13,16 +13,18 @@
 namespace svdserve::host {
 namespace {
 
-// Merges whose numbers are all below this one are zero: B's largest one is 1/2 at least.
+// Numbers below this one are zero: B's largest one is 1/2 at least. Quotients of denormal ones would make no rotation.
 constexpr double kNothing = 0x1p-900;
+
+double without_denormals(double x) { return std::fabs(x) < kNothing ? 0 : x; }
 
 }  // namespace
 
 template <class T>
 void BidiagonalVectors<T>::decompose(int n, const T* d, const T* e) {
   reserve(n);
-  std::copy_n(d, n, d_.begin());
-  std::copy_n(e, n - 1, e_.begin());
+  std::transform(d, d + n, d_.begin(), without_denormals);
+  std::transform(e, e + n - 1, e_.begin(), without_denormals);
   std::fill_n(u_.data(), at(n) * at(n), T(0));
   std::fill_n(v_.data(), at(n) * at(n), T(0));
   solve(0, n, 0);
@@ -122,7 +124,8 @@ void BidiagonalVectors<T>::join_rows(const Merge& m) {
   for (int c = m.upper + 1; c < last; ++c) z_[at(c)] = beta * *v(m, m.upper + 1, c);
   for (int c = 0; c < last; ++c) kind_[at(c)] = c < m.upper ? kUpper : c == m.upper ? kDense : kLower;
   if (m.extra == 0) return;
-  const double above = z_[at(m.upper)], below = beta * *v(m, m.upper + 1, last), r = std::hypot(above, below);
+  const double above = z_[at(m.upper)], below = beta * *v(m, m.upper + 1, last);
+  const double r = without_denormals(std::hypot(above, below));
   z_[at(m.upper)] = r;
   rotate_columns(v(m, 0, m.upper), v(m, 0, last), m.columns(), r > 0 ? above / r : 1, r > 0 ? below / r : 0);
 }

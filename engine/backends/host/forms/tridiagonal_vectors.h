@@ -25,7 +25,7 @@ class TridiagonalVectors {
  public:
   TridiagonalVectors();
 
-  // T's largest number is between 1/2 and 2^60, or T is zero. Results are in value() and v(). Throws std::bad_alloc.
+  // T's largest number is between 1/4 and 2^60, or T is zero. Results are in value() and v(). Throws std::bad_alloc.
   void decompose(int n, const T* d, const T* e);
 
   // Eigenvalue i in ascending order, and the column of v() that has its vector.
