@@ -219,7 +219,7 @@ TYPED_TEST(DivideAndConquerTest, RandomGradesAndSplits) {
   }
 }
 
-// A product of the library, where small ones are loops.
+// Nothing is left of the matrices before.
 TYPED_TEST(DivideAndConquerTest, SameBitsAfterOtherMatrices) {
   Random random(3);
   const auto normal = [&](int) { return random.normal(); };

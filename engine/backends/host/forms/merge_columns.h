@@ -10,9 +10,6 @@
 
 namespace svdserve::host {
 
-// Multiplications of a product below which a call of the library costs more than it saves.
-inline constexpr int kSmallProduct = 512;
-
 // (a, b) := (c a + s b, c b - s a), `count` numbers each.
 template <class T>
 void rotate_columns(T* a, T* b, int count, double c, double s) {
@@ -27,18 +24,7 @@ void rotate_columns(T* a, T* b, int count, double c, double s) {
 // c, rows x cols, leading dimension ldc := a b, a of leading dimension rows, b, inner x cols, by rows.
 template <class T>
 void multiply_packed(int rows, int cols, int inner, const T* a, const T* b, int ldb, T* c, int ldc) {
-  if (rows * cols * inner > kSmallProduct) {
-    blas::gemm(false, true, rows, cols, inner, 1, a, rows, b, ldb, 0, c, ldc);
-    return;
-  }
-  for (int j = 0; j < cols; ++j) {
-    T* const to = c + static_cast<ptrdiff_t>(j) * ldc;
-    std::fill_n(to, rows, T(0));
-    for (int p = 0; p < inner; ++p) {
-      const T by = b[static_cast<ptrdiff_t>(p) * ldb + j];
-      for (int i = 0; i < rows; ++i) to[i] += a[p * rows + i] * by;
-    }
-  }
+  if (rows > 0) blas::gemm(false, true, rows, cols, inner, 1, a, rows, b, ldb, 0, c, ldc);
 }
 
 // `rows` numbers of each of `count` columns of `from`. Returns where the next ones go.
