@@ -469,8 +469,8 @@ TEST_F(CheckpointStoreTest, OneGroupOfStatesIsOnItsWayToTheDisk) {
   EXPECT_FALSE(states->due());
   EXPECT_FALSE(fs::exists(folder(files.token()) / "start"));
   may_end.set_value();
-  await([&] { return states->due(); });
-  EXPECT_EQ(recorder_.factors().states, 2);
+  await([&] { return recorder_.factors().states == 2; });  // last of all
+  EXPECT_TRUE(states->due());
 }
 
 TEST_F(CheckpointStoreTest, StatesOfADeviceThatFailedAreNone) {
