@@ -1,4 +1,4 @@
-// The LAPACK routines of bidiagonal_svd.h and blocked_finish.h, by overloads for all four element types. Matrices are
+// The LAPACK routines of forms/ and blocked_finish.h, by overloads for all four element types. Matrices are
 // column-major; `work` has work_size(n) elements. How the library is called: blas.h.
 #ifndef SVDSERVE_ENGINE_BACKENDS_HOST_DENSE_LAPACK_H_
 #define SVDSERVE_ENGINE_BACKENDS_HOST_DENSE_LAPACK_H_
