@@ -13,7 +13,7 @@ enum class Method : uint8_t {
   kBisection,   // Householder bidiagonalization, then Sturm bisection on B^T B to a chosen tolerance
   kJacobi,  // one-sided Jacobi: high relative accuracy, and the method that gives vectors. General: shears and rotations
   kFactored,     // large Hermitian: indefinite factorization, then hyperbolic Jacobi: high relative accuracy
-  kTridiagonal,  // Hermitian: tridiagonal form, then QL, or divide and conquer of a large one: absolute accuracy
+  kTridiagonal,  // Hermitian: tridiagonal form, then QL, or divide and conquer of larger ones: absolute accuracy
   kQr,           // general: Hessenberg form, then shifted QR
   kLast = kQr,
 };

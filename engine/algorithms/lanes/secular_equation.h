@@ -61,16 +61,15 @@ struct PlainPoles {
   }
 };
 
-// d and z have `count` >= 2 numbers, and room for kSecularPadding more, of which nothing depends but time.
+// d and z have `count` >= 2 numbers, and room for kLanes - 1 more, of which nothing depends but time.
 template <class Poles>
 struct SecularEquation {
   const double* d;  // ascending
   const double* z;
   int count;
 };
-inline constexpr int kSecularPadding = 8;  // lanes of the widest pack
 
-// Root j is x[j] above origin[j]. Both have room for padding.
+// Root j is x[j] above origin[j]. Both have room for kLanes - 1 more.
 struct SecularRoots {
   double* origin;
   double* x;

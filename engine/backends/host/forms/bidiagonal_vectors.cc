@@ -37,8 +37,7 @@ void BidiagonalVectors<T>::decompose(int n, const T* d, const T* e) {
 template <class T>
 double BidiagonalVectors<T>::value_of(const T* x, const T* y) const {
   const double product = weighted_product(d_.data(), x, y, n_) + weighted_product(e_.data(), x, y + 1, n_ - 1);
-  const double x_square = weighted_product(ones_.data(), x, x, n_), y_square = weighted_product(ones_.data(), y, y, n_);
-  return std::max(product / std::sqrt(x_square * y_square), 0.0);
+  return std::max(product / std::sqrt(sum_of_squares(x, n_) * sum_of_squares(y, n_)), 0.0);
 }
 
 template <class T>
@@ -52,11 +51,9 @@ void BidiagonalVectors<T>::reserve(int n) {
     for (AlignedArray<double>* const of : {&wide_u_, &wide_v_}) of->reserve(vectors);
   }
   scratch_.reserve(5 * padded);
-  for (std::vector<double>* const of : {&d_, &e_, &ones_, &values_, &z_, &poles_, &weights_, &roots_})
-    of->resize(padded);
+  for (std::vector<double>* const of : {&d_, &e_, &values_, &z_, &poles_, &weights_, &roots_}) of->resize(padded);
   for (std::vector<int>* const of : {&order_, &sorted_, &place_, &column_of_}) of->resize(size);
   kind_.resize(size);
-  std::fill(ones_.begin(), ones_.end(), 1.0);
 }
 
 // Rows first .. first + n - 1, which have `extra` more columns than that.

@@ -11,7 +11,7 @@
 //   - two d so close that a rotation in their plane moves them by no more than tol: one of their z becomes zero.
 // M = S_u diag(s) S_v^T by algorithms/lanes/secular_equation.h. Then two products for each of U and V: columns are packed
 // by their rows, of the upper half only, of both, of the lower half only. Parts of one row are solved as they are, so
-// that there is no other method below. At last each value becomes u^T B v of its vectors: merges add some 20 u to
+// that there is no other method below. At last each value becomes u^T B v of its vectors: merges add errors to
 // values, which that takes away.
 //
 // Cost: up to 8/3 n^3 multiplications and additions, less by what deflates. Accuracy: |B - U S V^T| and |I - U^T U| a few n
@@ -76,7 +76,7 @@ class BidiagonalVectors {
   AlignedArray<T> u_, v_;
   AlignedArray<T> packed_u_, packed_v_, joint_u_, joint_v_;  // columns of a merge, and M's vectors
   AlignedArray<double> wide_u_, wide_v_, scratch_;
-  std::vector<double> d_, e_, ones_, values_, z_, poles_, weights_, roots_;
+  std::vector<double> d_, e_, values_, z_, poles_, weights_, roots_;
   std::vector<int> order_, sorted_;  // columns by ascending values, of each part from its first place on
   std::vector<int> kept_, aside_, place_, column_of_;
   std::vector<Kind> kind_;

@@ -5,7 +5,7 @@
 
 namespace svdserve::host {
 
-// Numbers that arrays have beyond their last one.
+// Numbers that arrays have beyond their last one: the lanes of the widest pack.
 inline constexpr int kMergePadding = 8;
 // The leading dimension of vectors of `count` rows.
 constexpr int merge_ld(int count) { return (count + kMergePadding - 1) / kMergePadding * kMergePadding; }

@@ -35,7 +35,7 @@ void TridiagonalVectors<T>::decompose(int n, const T* d, const T* e) {
 template <class T>
 double TridiagonalVectors<T>::rayleigh_quotient(const T* x) const {
   const double product = weighted_product(d_.data(), x, x, n_) + 2 * weighted_product(e_.data(), x, x + 1, n_ - 1);
-  return product / weighted_product(ones_.data(), x, x, n_);
+  return product / sum_of_squares(x, n_);
 }
 
 template <class T>
@@ -46,12 +46,10 @@ void TridiagonalVectors<T>::reserve(int n) {
   joint_.reserve(vectors);
   if constexpr (std::is_same_v<T, float>) wide_.reserve(vectors);
   scratch_.reserve(5 * padded);
-  for (std::vector<double>* const of : {&values_, &d_, &ones_, &torn_, &e_, &z_, &poles_, &weights_})
-    of->resize(padded);
+  for (std::vector<double>* const of : {&values_, &d_, &torn_, &e_, &z_, &poles_, &weights_}) of->resize(padded);
   for (std::vector<int>* const of : {&order_, &columns_, &pole_, &place_}) of->resize(size);
   chain_.resize(size + 1);
   rotations_.resize(size);
-  std::fill(ones_.begin(), ones_.end(), 1.0);
 }
 
 // Rows and columns first .. first + n - 1, of which the parts of other rows are off the diagonal.

@@ -3,7 +3,7 @@
 //   T = V diag(lambda) V^T, n x n, diagonal d, subdiagonal e
 // Method: the merges of algorithms/large/tridiagonal_merge.h, from single rows on, so that there is no other method
 // below. Deflation is that file's; roots and vectors are algorithms/lanes/secular_equation.h, a root a lane. At last each
-// value becomes the Rayleigh quotient of its vector: merges add some 30 u to values, which that takes away.
+// value becomes the Rayleigh quotient of its vector: merges add errors to values, which that takes away.
 //
 // Cost: up to 4/3 n^3 multiplications and additions, less by what deflates. Accuracy: |T - V L V^T| and |I - V^T V| a few
 // n u for |T| about one; |lambda - exact| a few u. No small eigenvalue is known relatively.
@@ -47,7 +47,7 @@ class TridiagonalVectors {
   int n_ = 0;
   AlignedArray<T> v_, packed_, joint_;  // columns of a merge, and the vectors that they are multiplied by
   AlignedArray<double> wide_, scratch_;
-  std::vector<double> values_, d_, ones_, torn_, e_, z_, poles_, weights_;
+  std::vector<double> values_, d_, torn_, e_, z_, poles_, weights_;
   std::vector<int> order_, columns_, pole_, place_, chain_;
   std::vector<large::PairRotation> rotations_;
   large::Deflation deflation_;
