@@ -82,6 +82,10 @@ struct OneThread {
   SVD_HD T from_lane(T x, int) const {
     return x;
   }
+  template <class T>
+  SVD_HD T exchanged(T x, int) const {
+    return x;
+  }
 };
 
 SVD_KERNEL_END

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdio>
 #include <limits>
+#include <numeric>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -18,6 +19,7 @@
 #include "engine/backends/host/forms/bidiagonal_vectors.h"
 #include "engine/backends/host/forms/tridiagonal_vectors.h"
 #include "tests/support/numerics/effort.h"
+#include "tests/support/numerics/fiber_block.h"
 #include "tests/support/numerics/random.h"
 #include "tests/support/numerics/reference_svd.h"
 #include "tests/support/numerics/tridiagonal_samples.h"
@@ -301,31 +303,41 @@ Arrow make_arrow(int count, double level, double weight, Random& random) {
   return a;
 }
 
-// Every root, as it is kept, makes f zero to what the header promises; f in long double.
+using Real = scalar::ScalarLane<double>;
+
+template <class Poles>
+scalar::SecularEquation<Poles> equation_of(const Arrow& a) {
+  return {a.d.data(), a.z.data(), a.count};
+}
+
+// Root j, as it is kept, makes f zero to what the header promises; f in long double.
+template <class Poles>
+void expect_root(const Arrow& a, int j, double origin, double x) {
+  long double f = 1, size = 1, slope = 0;
+  for (int i = 0; i < a.count; ++i) {
+    const long double d = a.d[static_cast<size_t>(i)], z = a.z[static_cast<size_t>(i)], o = origin;
+    const long double quotient = z / (Poles::difference(d, o) - x);
+    f += z * quotient;
+    size += std::abs(z * quotient);
+    slope += quotient * quotient;
+  }
+  const auto above_origin = [origin](double d) {
+    return Poles::difference(static_cast<long double>(d), static_cast<long double>(origin));
+  };
+  EXPECT_GT(x, above_origin(a.d[static_cast<size_t>(j)])) << j;
+  if (j + 1 < a.count) {
+    EXPECT_LT(x, above_origin(a.d[static_cast<size_t>(j + 1)])) << j;
+  }
+  EXPECT_LE(std::abs(f), 0x1p-53L * ((16 + a.count) * size + 4 * std::abs(x) * slope)) << j;
+}
+
 template <class Poles>
 void expect_roots(const Arrow& a) {
-  using Lane = scalar::ScalarLane<double>;
   std::vector<double> origin(a.d.size()), x(a.d.size());
-  const scalar::SecularEquation<Poles> m{a.d.data(), a.z.data(), a.count};
-  for (int j = 0; j < a.count; ++j) scalar::secular_roots<Lane>(m, j, {origin.data(), x.data()});
+  const auto equation = equation_of<Poles>(a);
+  for (int j = 0; j < a.count; ++j) scalar::secular_roots<Real>(equation, j, {origin.data(), x.data()});
   for (int j = 0; j < a.count; ++j) {
-    const auto at = static_cast<size_t>(j);
-    long double f = 1, size = 1, slope = 0;
-    for (int i = 0; i < a.count; ++i) {
-      const long double d = a.d[static_cast<size_t>(i)], z = a.z[static_cast<size_t>(i)], o = origin[at];
-      const long double quotient = z / (Poles::difference(d, o) - x[at]);
-      f += z * quotient;
-      size += std::abs(z * quotient);
-      slope += quotient * quotient;
-    }
-    const auto above_origin = [&](double d) {
-      return Poles::difference(static_cast<long double>(d), static_cast<long double>(origin[at]));
-    };
-    EXPECT_GT(x[at], above_origin(a.d[at])) << j;
-    if (j + 1 < a.count) {
-      EXPECT_LT(x[at], above_origin(a.d[at + 1])) << j;
-    }
-    EXPECT_LE(std::abs(f), 0x1p-53L * ((16 + a.count) * size + 4 * std::abs(x[at]) * slope)) << j;
+    expect_root<Poles>(a, j, origin[static_cast<size_t>(j)], x[static_cast<size_t>(j)]);
   }
 }
 
@@ -348,8 +360,101 @@ TEST(SecularEquation, LastRootBelongsToAFarPole) {
   expect_roots<scalar::PlainPoles>(a);
 }
 
+// Nearly all of the weight is a pole's, far from the others, whose weights are small.
+TEST(SecularEquation, RootsBesideAPoleThatHasNearlyAllWeight) {
+  Random random(7);
+  for (int round = 0; round < 500; ++round) {
+    const double level = std::pow(10.0, -1 - round % 9), weight = std::pow(10.0, -1 - round % 7);
+    Arrow a = make_arrow(3 + round % 20, level, weight, random);
+    for (double& d : a.d) d *= 2;
+    a.d[0] = 0;
+    a.z[0] = 1.4;
+    SCOPED_TRACE(round);
+    expect_roots<scalar::PlainPoles>(a);
+    for (double& z : a.z) z *= 1.4;
+    expect_roots<scalar::SquaredPoles>(a);
+  }
+}
+
+// Poles that differ by every power of two, and weights of every size, that deflation leaves.
+TEST(SecularEquation, RootsAreFoundInFewSteps) {
+  struct CountedThread : scalar::OneThread {
+    int64_t* calls;  // three for each evaluation of f
+    int index() const {
+      ++*calls;
+      return 0;
+    }
+  };
+  Random random(3);
+  int64_t steps = 0, roots = 0, most = 0;
+  for (int round = 0; round < 400; ++round) {
+    Arrow a{{}, {}, 2 + round % 60};
+    double square = 0, place = -1;
+    for (int i = 0; i < a.count; ++i) {
+      place += std::max(std::ldexp(1.0, -static_cast<int>(std::fabs(random.normal()) * 12) - 4), 0x1p-49);
+      a.d.push_back(place);
+      const int size = static_cast<int>(std::fabs(random.normal()) * (round % 20));
+      a.z.push_back(std::max(std::ldexp(std::fabs(random.normal()), -size), 0x1p-49));
+      square += a.z.back() * a.z.back();
+    }
+    for (double& z : a.z) z *= std::sqrt(0.75 / square);
+    std::vector<double> origin(a.d.size()), x(a.d.size());
+    for (int j = 0; j < a.count; ++j) {
+      int64_t calls = 0;
+      const auto at = static_cast<size_t>(j);
+      scalar::secular_roots<Real>(equation_of<scalar::PlainPoles>(a), j, {origin.data(), x.data()},
+                                  CountedThread{{}, &calls});
+      expect_root<scalar::PlainPoles>(a, j, origin[at], x[at]);
+      ++roots;
+      steps += calls / 3;
+      most = std::max(most, calls / 3);
+    }
+  }
+  std::printf("%.2f evaluations for a root, %lld at most\n", static_cast<double>(steps) / static_cast<double>(roots),
+              static_cast<long long>(most));
+  EXPECT_LT(steps, 7 * roots);
+  EXPECT_LT(most, 40);
+}
+
+TEST(SecularEquation, ThreadsOfAWarpFindTheSameRootsWeightsAndVectors) {
+  Random random(11);
+  for (const int count : {1, 2, 3, 5, 12, 31, 33, 70}) {
+    SCOPED_TRACE(count);
+    const Arrow a = make_arrow(count, 1, 0.5, random);
+    const auto equation = equation_of<scalar::PlainPoles>(a);
+    const auto size = static_cast<size_t>(count);
+    std::vector<int> pole(size);
+    std::iota(pole.rbegin(), pole.rend(), 0);
+    struct Found {
+      std::vector<double> origin, x, weights, v;
+    };
+    const auto find = [&](Found& f, const auto& threads) {
+      const scalar::SecularRoots roots{f.origin.data(), f.x.data()};
+      for (int j = 0; j < count; ++j) scalar::secular_roots<Real>(equation, j, roots, threads);
+      threads.sync();
+      for (int i = 0; i < count; ++i) scalar::secular_weights<Real>(equation, roots, i, f.weights.data(), threads);
+      threads.sync();
+      for (size_t j = 0; j < size; ++j) {
+        scalar::secular_column<Real>(equation, f.origin[j], f.x[j], f.weights.data(), pole.data(),
+                                     f.v.data() + j * size, threads);
+      }
+    };
+    const std::vector<double> none(size), square(size * size);
+    Found alone{none, none, none, square}, together = alone;
+    find(alone, scalar::OneThread());
+    FiberBlock block(32, 5);
+    block.run([&](FiberBlock::Thread thread) { find(together, thread); });
+    EXPECT_EQ(together.origin, alone.origin);
+    for (int j = 0; j < count; ++j) {
+      expect_root<scalar::PlainPoles>(a, j, together.origin[static_cast<size_t>(j)],
+                                      together.x[static_cast<size_t>(j)]);
+    }
+    for (size_t i = 0; i < size; ++i) EXPECT_NEAR(together.weights[i], alone.weights[i], 1e-12);
+    for (size_t i = 0; i < size * size; ++i) EXPECT_NEAR(together.v[i], alone.v[i], 1e-12);
+  }
+}
+
 TEST(SecularEquation, SearchEndsForWhateverNumbers) {
-  using Lane = scalar::ScalarLane<double>;
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN(), kInfinity = std::numeric_limits<double>::infinity();
   for (const double bad : {kNan, kInfinity, 0.0, 1e300, 1e-300}) {
     for (int place = 0; place < 6; ++place) {
@@ -357,7 +462,7 @@ TEST(SecularEquation, SearchEndsForWhateverNumbers) {
       (place < 3 ? d : z)[static_cast<size_t>(place % 3)] = bad;
       for (int j = 0; j < 3; ++j) {
         const scalar::SecularEquation<scalar::SquaredPoles> m{d.data(), z.data(), 3};
-        scalar::secular_roots<Lane>(m, j, {origin.data(), x.data()});
+        scalar::secular_roots<Real>(m, j, {origin.data(), x.data()});
       }
     }
   }

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/algorithms/lanes/secular_equation.h"
 #include "engine/algorithms/large/implicit_ql.h"
 #include "tests/support/numerics/random.h"
 #include "tests/support/numerics/tridiagonal_samples.h"
@@ -21,6 +22,8 @@ namespace {
 using numerics::Random;
 using numerics::sturm_count;
 using numerics::Tridiagonal;
+using Real = scalar::ScalarLane<double>;
+using Equation = scalar::SecularEquation<scalar::PlainPoles>;
 
 constexpr double kUnit = 0x1p-53;
 constexpr int32_t kLeaf = 32;
@@ -112,7 +115,7 @@ class Solver {
     most_roots = std::max<int64_t>(most_roots, m.roots);
     rotations += m.rotations;
     for (int32_t r = 0; r < m.rotations; ++r) rotate(first, size, rotations_of[at(r)]);
-    multiply(m, {poles.data(), weights.data(), m.roots, m.rho}, column, pole);
+    multiply(m, {poles.data(), weights.data(), m.roots}, column, pole);
     for (int32_t i = m.roots; i < size; ++i) t_.d[at(first + i)] = poles[at(i)];
     return {size, m.roots};
   }
@@ -140,20 +143,18 @@ class Solver {
   }
 
   // Columns first .. of V: packed ones times S, then those deflated. Rows that packing leaves out must be zero.
-  void multiply(const TridiagonalMerge& m, const SecularProblem& p, const std::vector<int32_t>& column,
+  void multiply(const TridiagonalMerge& m, const Equation& p, const std::vector<int32_t>& column,
                 const std::vector<int32_t>& pole) {
-    const OneLane alone;
+    const scalar::OneThread alone;
     const int32_t k = m.roots, end = m.first + m.size;
     const std::vector<double> old = v_;
-    std::vector<double> tau(at(k)), weight(at(k)), s(at(k));
-    std::vector<int32_t> origin(at(k));
+    std::vector<double> origin(at(k)), x(at(k)), weight(at(k)), s(at(k));
+    const scalar::SecularRoots roots{origin.data(), x.data()};
     for (int32_t j = 0; j < k; ++j) {
-      const SecularRoot root = secular_root(alone, p, j);
-      tau[at(j)] = root.tau;
-      origin[at(j)] = root.origin;
-      t_.d[at(m.first + j)] = p.pole[root.origin] + root.tau;
+      scalar::secular_roots<Real>(p, j, roots);
+      t_.d[at(m.first + j)] = origin[at(j)] + x[at(j)];
     }
-    for (int32_t i = 0; i < k; ++i) weight[at(i)] = secular_weight(alone, p, {tau.data(), origin.data()}, i);
+    for (int32_t i = 0; i < k; ++i) scalar::secular_weights<Real>(p, roots, i, weight.data());
     for (int32_t j = 0; j < m.size; ++j) {
       double* const target = &v_[at(m.first + j) * at(n_)];
       std::fill(target + m.first, target + end, 0.0);
@@ -162,7 +163,7 @@ class Solver {
         std::copy(source + m.first, source + end, target + m.first);
         continue;
       }
-      secular_column(alone, p, weight.data(), {tau[at(j)], origin[at(j)]}, pole.data(), s.data());
+      scalar::secular_column<Real>(p, origin[at(j)], x[at(j)], weight.data(), pole.data(), s.data(), alone);
       for (int32_t i = 0; i < k; ++i) {
         const double* const source = &old[at(column[at(i)]) * at(n_)];
         const int32_t from = i < m.upper_columns() ? m.first : m.first + m.upper;
@@ -290,63 +291,13 @@ TEST(TridiagonalMerge, EndsWhateverTheNumbersAre) {
                     {rest.data(), rest.data(), column.data(), pole.data(), rotations.data(), chain.data()}, m);
       EXPECT_LE(m.roots, 20);
       std::sort(d.begin(), d.begin() + (place % 20));
-      const SecularProblem p{d.data(), z.data(), 20, 1};
       for (int32_t j = 0; j < 20; ++j) {
-        const SecularRoot root = secular_root(OneLane(), p, j);
-        EXPECT_TRUE(root.origin == j || root.origin == j + 1);
         EXPECT_LT(place_in_order(d.data(), 10, 20, j), 20);
       }
       MemoryLeaf leaf{d.data(), z.data(), rest.data(), 4, 4};
       implicit_ql(leaf, 4);
     }
   }
-}
-
-// Roots between poles that differ by every power of two, with weights of every size that deflation leaves.
-TEST(TridiagonalMerge, RootsAreFoundInFewSteps) {
-  Random random(3);
-  int64_t steps = 0, roots = 0, most = 0;
-  for (int round = 0; round < 400; ++round) {
-    const int32_t k = 2 + round % 60;
-    std::vector<double> d(at(k)), z(at(k));
-    double square = 0, place = -1;
-    for (int32_t i = 0; i < k; ++i) {
-      place += std::ldexp(1.0, -static_cast<int>(std::fabs(random.normal()) * 12) - 4);
-      d[at(i)] = place;
-      z[at(i)] = std::ldexp(random.normal(), -static_cast<int>(std::fabs(random.normal()) * (round % 20)));
-      square += z[at(i)] * z[at(i)];
-    }
-    for (double& x : z) x /= std::sqrt(square);
-    const SecularProblem p{d.data(), z.data(), k, 0.75};
-    for (int32_t j = 0; j < k; ++j) {
-      struct CountedLane : OneLane {
-        explicit CountedLane(int64_t& n) : count(n) {}
-        double sum(double x) const {
-          ++count;
-          return x;
-        }
-        int64_t& count;
-      };
-      int64_t sums = 0;
-      const SecularRoot root = secular_root(CountedLane(sums), p, j);
-      ++roots;
-      steps += sums / 4;
-      most = std::max(most, sums / 4);
-      // The sign of f changes within a few units of tau, as far as rounding lets it be seen.
-      long double f = 1 / 0.75L, noise = f;
-      for (int32_t i = 0; i < k; ++i) {
-        const long double x = static_cast<long double>(z[at(i)]) * z[at(i)] /
-                              ((static_cast<long double>(d[at(i)]) - d[at(root.origin)]) - root.tau);
-        f += x;
-        noise += std::fabs(x);
-      }
-      EXPECT_LE(std::fabs(f), 64 * kUnit * noise) << "k " << k << " root " << j;
-    }
-  }
-  std::printf("%.2f evaluations for a root, %lld at most\n", static_cast<double>(steps) / static_cast<double>(roots),
-              static_cast<long long>(most));
-  EXPECT_LT(steps, 7 * roots);
-  EXPECT_LT(most, 40);
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// The secular equation of a merge in divide and conquer, of a bidiagonal or of a tridiagonal matrix; one root a lane.
+// The secular equation of a merge in divide and conquer, of a bidiagonal or of a tridiagonal matrix. A CPU has a root in
+// each lane. A GPU has a root in each warp, whose threads share the sums.
 //
 //   SVD (SquaredPoles):  M = [z_0 z_1 .. z_(k-1); 0 d_1; ..; 0 d_(k-1)] = U diag(s) V^T, k x k, 0 = d_0 < d_1 < ..;
 //     root s, poles d_i:  f = 1 + sum_i z_i^2 / (d_i^2 - s^2) = 0
@@ -12,8 +13,8 @@
 //        z'_i^2 = prod_(j < i) (s_j - d_i) / (d_j - d_i)  prod_(i <= j < k-1) (s_j - d_i) / (d_(j+1) - d_i)
 //                 times (s_(k-1) - d_i)
 //      Each quotient lies in [0, 1], so that a product in any order keeps its range.
-//   3. Vectors (secular_vectors): v_ij = z'_i / (d_i - s_j); of an SVD u_ij = d_i v_ij, u_0j = -1. Each column is divided
-//      by its norm.
+//   3. Vectors (secular_vectors, secular_column): v_ij = z'_i / (d_i - s_j); of an SVD u_ij = d_i v_ij, u_0j = -1. Each
+//      column is divided by its norm.
 // A root is searched in a bracket, by a rational model with the two nearest poles, of fixed weight or the middle way.
 // Bisection halves the bracket where the model leaves it, or is slow.
 //
@@ -36,6 +37,7 @@
 #include <type_traits>
 
 #include "engine/core/lane.h"
+#include "engine/core/team.h"
 
 SVD_KERNEL_BEGIN
 
@@ -61,7 +63,7 @@ struct PlainPoles {
   }
 };
 
-// d and z have `count` >= 2 numbers, and room for kLanes - 1 more, of which nothing depends but time.
+// d and z have `count` >= 1 numbers, and room for kLanes - 1 more, of which nothing depends but time.
 template <class Poles>
 struct SecularEquation {
   const double* d;  // ascending
@@ -75,6 +77,31 @@ struct SecularRoots {
   double* x;
 };
 
+// Sums and products over all threads (core/team.h) that compute the same lanes together: each has every count()-th term
+// from index() on. All get the same bits.
+template <class Threads>
+SVD_HD double exchanged(const Threads& threads, double x, int distance) {
+  return threads.exchanged(x, distance);
+}
+template <class Threads, class Lane>
+SVD_HD Lane exchanged(const Threads& threads, Lane x, int distance) {
+  return Lane(threads.exchanged(x.v, distance));
+}
+template <class Threads, class Number>
+SVD_HD Number sum_over(const Threads& threads, Number x) {
+  if constexpr (!std::is_same_v<Threads, OneThread>) {
+    for (int distance = threads.count() / 2; distance > 0; distance /= 2) x = x + exchanged(threads, x, distance);
+  }
+  return x;
+}
+template <class Threads, class Number>
+SVD_HD Number product_over(const Threads& threads, Number x) {
+  if constexpr (!std::is_same_v<Threads, OneThread>) {
+    for (int distance = threads.count() / 2; distance > 0; distance /= 2) x = x * exchanged(threads, x, distance);
+  }
+  return x;
+}
+
 // psi: the sum over poles up to `left`, phi: over those behind it; and their derivatives.
 template <class Lane>
 struct SecularSums {
@@ -85,10 +112,11 @@ struct SecularSums {
   SVD_HD Lane slope() const { return psi_slope + phi_slope; }
 };
 
-template <class Lane, class Poles>
-SVD_HD void add_poles(const SecularEquation<Poles>& a, int begin, int end, Lane origin, Lane x, Lane& value,
-                      Lane& slope) {
-  for (int i = begin; i < end; ++i) {
+// This thread's terms of the sums over poles begin .. end - 1.
+template <class Lane, class Poles, class Threads>
+SVD_HD void add_poles(const SecularEquation<Poles>& a, const Threads& threads, int begin, int end, Lane origin, Lane x,
+                      Lane& value, Lane& slope) {
+  for (int i = begin + threads.index(); i < end; i += threads.count()) {
     const Lane z(a.z[i]), quotient = z / Poles::distance(Lane(a.d[i]), origin, x);
     value = fma(z, quotient, value);
     slope = fma(quotient, quotient, slope);
@@ -96,13 +124,14 @@ SVD_HD void add_poles(const SecularEquation<Poles>& a, int begin, int end, Lane 
 }
 
 // A search for a root in each lane. x = sign m with near <= m <= far, the origin the root's nearer pole; f grows with x.
-template <class Lane, class Poles>
+template <class Lane, class Poles, class Threads>
 class SecularSearch {
  public:
   using Mask = typename Lane::Mask;
 
   // Roots first .. first + kLanes - 1; lanes beyond the last root repeat it.
-  SVD_HD SecularSearch(const SecularEquation<Poles>& a, int first) : a_(a), lowest_(std::min(first, a.count - 2)) {
+  SVD_HD SecularSearch(const SecularEquation<Poles>& a, const Threads& threads, int first)
+      : a_(a), threads_(threads), lowest_(std::min(first, a.count - 2)) {
     double left[Lane::kLanes], last[Lane::kLanes], poles[4][Lane::kLanes];
     for (int l = 0; l < Lane::kLanes; ++l) {
       const int j = std::min(first + l, a.count - 1), i = std::min(j, a.count - 2);
@@ -192,10 +221,12 @@ class SecularSearch {
     const int last = a_.count - 1;
     const double d = a_.d[last], own = a_.z[last] * a_.z[last];
     double rest = 0, moment = 0;
-    for (int i = 0; i < last; ++i) {
+    for (int i = threads_.index(); i < last; i += threads_.count()) {
       rest += a_.z[i] * a_.z[i];
       moment += a_.z[i] * a_.z[i] * Poles::difference(d, a_.d[i]);
     }
+    rest = sum_over(threads_, rest);
+    moment = sum_over(threads_, moment);
     const auto zero = [&](double g) SVD_LAMBDA {
       const double b = own + rest - g, root = std::sqrt(b * b + 4 * own * g);
       return b >= 0 ? (b + root) / 2 : 2 * own * g / (root - b);
@@ -206,8 +237,8 @@ class SecularSearch {
 
   SVD_HD SecularSums<Lane> sums(Lane origin, Lane x) const {
     SecularSums<Lane> s{Lane(0), Lane(0), Lane(0), Lane(0)};
-    add_poles(a_, 0, lowest_ + 1, origin, x, s.psi, s.psi_slope);
-    for (int i = lowest_ + 1; i <= highest_; ++i) {
+    add_poles(a_, threads_, 0, lowest_ + 1, origin, x, s.psi, s.psi_slope);
+    for (int i = lowest_ + 1 + threads_.index(); i <= highest_; i += threads_.count()) {
       const Lane z(a_.z[i]), quotient = z / Poles::distance(Lane(a_.d[i]), origin, x);
       const Mask before = Lane(i) <= left_;
       s.psi = select(before, fma(z, quotient, s.psi), s.psi);
@@ -215,8 +246,9 @@ class SecularSearch {
       s.phi = select(before, s.phi, fma(z, quotient, s.phi));
       s.phi_slope = select(before, s.phi_slope, fma(quotient, quotient, s.phi_slope));
     }
-    add_poles(a_, highest_ + 1, a_.count, origin, x, s.phi, s.phi_slope);
-    return s;
+    add_poles(a_, threads_, highest_ + 1, a_.count, origin, x, s.phi, s.phi_slope);
+    return {sum_over(threads_, s.psi), sum_over(threads_, s.psi_slope), sum_over(threads_, s.phi),
+            sum_over(threads_, s.phi_slope)};
   }
 
   // The zero of c x^2 - a x + b that is the change of x, without cancellation. Where the root is between two poles, so
@@ -243,6 +275,7 @@ class SecularSearch {
   }
 
   const SecularEquation<Poles>& a_;
+  const Threads& threads_;
   const int lowest_;  // left poles of the lanes: from lowest_ to highest_
   int highest_;
   Lane left_, d_left_, d_right_, z_left_, z_right_;  // the two poles of the model
@@ -251,18 +284,24 @@ class SecularSearch {
 };
 
 // Step 1, for roots first .. first + kLanes - 1.
-template <class Lane, class Poles>
-SVD_HD_CALLED void secular_roots(const SecularEquation<Poles>& a, int first, const SecularRoots& roots) {
-  SecularSearch<Lane, Poles> search(a, first);
+template <class Lane, class Poles, class Threads = OneThread>
+SVD_HD_CALLED void secular_roots(const SecularEquation<Poles>& a, int first, const SecularRoots& roots,
+                                 const Threads& threads = Threads()) {
+  if (a.count == 1) {
+    Lane(a.d[0]).store(roots.origin);
+    Lane(a.z[0] * a.z[0]).store(roots.x);
+    return;
+  }
+  SecularSearch<Lane, Poles, Threads> search(a, threads, first);
   search.begin();
   search.run();
-  search.store(roots, first);
+  if (threads.index() == 0) search.store(roots, first);
 }
 
 // Step 2, for rows first .. first + kLanes - 1.
-template <class Lane, class Poles>
+template <class Lane, class Poles, class Threads = OneThread>
 SVD_HD_CALLED void secular_weights(const SecularEquation<Poles>& a, const SecularRoots& roots, int first,
-                                   double* weights) {
+                                   double* weights, const Threads& threads = Threads()) {
   const Lane own = Lane::load(a.d + first), z = Lane::load(a.z + first);
   double numbers[Lane::kLanes];
   for (int l = 0; l < Lane::kLanes; ++l) numbers[l] = first + l;
@@ -270,14 +309,15 @@ SVD_HD_CALLED void secular_weights(const SecularEquation<Poles>& a, const Secula
   const auto root_distance = [&](int j)
                                  SVD_LAMBDA { return -Poles::distance(own, Lane(roots.origin[j]), Lane(roots.x[j])); };
   const auto quotient = [&](int j, Lane pole) SVD_LAMBDA { return root_distance(j) / Poles::difference(pole, own); };
-  const int last = a.count - 1;
-  Lane product = root_distance(last);
-  for (int j = 0; j < std::min(first, last); ++j) product = product * quotient(j, Lane(a.d[j]));
-  for (int j = first; j < std::min(first + Lane::kLanes, last); ++j) {
+  const int last = a.count - 1, behind = first + Lane::kLanes, own_term = threads.index(), step = threads.count();
+  Lane product = own_term == 0 ? root_distance(last) : Lane(1);
+  for (int j = own_term; j < std::min(first, last); j += step) product = product * quotient(j, Lane(a.d[j]));
+  for (int j = first + own_term; j < std::min(behind, last); j += step) {
     product = product * quotient(j, select(Lane(j) < row, Lane(a.d[j]), Lane(a.d[j + 1])));
   }
-  for (int j = first + Lane::kLanes; j < last; ++j) product = product * quotient(j, Lane(a.d[j + 1]));
-  copysign(sqrt(abs(product)), z).store(weights + first);
+  for (int j = behind + own_term; j < last; j += step) product = product * quotient(j, Lane(a.d[j + 1]));
+  product = product_over(threads, product);
+  if (own_term == 0) copysign(sqrt(abs(product)), z).store(weights + first);
 }
 
 // Vectors by rows with leading dimension ld, not divided by their norms: row i of those of M is row place[i].
@@ -308,6 +348,22 @@ SVD_HD_CALLED void secular_vectors(const SecularEquation<Poles>& a, const Secula
   }
   (one / sqrt(v_square)).store(to.v_scale + first);
   if constexpr (kHasU) (one / sqrt(u_square)).store(to.u_scale + first);
+}
+
+// Step 3, for the column of the root by its origin and x: element i is that of pole[i]. PlainPoles; Lane has one lane.
+template <class Lane, class Threads>
+SVD_HD void secular_column(const SecularEquation<PlainPoles>& a, double origin, double x, const double* weights,
+                           const int* pole, double* column, const Threads& threads) {
+  const auto element = [&](int i) SVD_LAMBDA {
+    return Lane(weights[i]) / PlainPoles::distance(Lane(a.d[i]), Lane(origin), Lane(x));
+  };
+  Lane square(0);
+  for (int i = threads.index(); i < a.count; i += threads.count()) {
+    const Lane v = element(i);
+    square = fma(v, v, square);
+  }
+  const Lane norm = sqrt(sum_over(threads, square));
+  for (int i = threads.index(); i < a.count; i += threads.count()) (element(pole[i]) / norm).store(column + i);
 }
 
 SVD_KERNEL_END

@@ -1,5 +1,6 @@
 // Kernels of divide and conquer for a tridiagonal matrix (algorithms/large/tridiagonal_merge.h), and the memory that they
-// and the host share. Lanes of a warp compute a root, a weight or a column together. For all merges of a level:
+// and the host share. Threads of a warp compute a root, a weight or a column together
+// (algorithms/lanes/secular_equation.h). For all merges of a level:
 //
 //   joints_kernel     z: a row of each node's eigenvectors. The host deflates
 //   rotate_kernel     columns that deflation turns
@@ -17,14 +18,14 @@
 #include <cmath>
 #include <cstdint>
 
+#include "engine/algorithms/lanes/secular_equation.h"
 #include "engine/algorithms/large/implicit_ql.h"
 #include "engine/algorithms/large/tridiagonal_merge.h"
+#include "engine/backends/cuda/device/teams.h"
 
 namespace svdserve::cuda::merging {
 
 using large::PairRotation;
-using large::SecularProblem;
-using large::SecularRoot;
 using large::TridiagonalMerge;
 
 inline constexpr int kLeafRows = 32;
@@ -98,16 +99,18 @@ struct Workspace {
   Workspace(Pieces& pieces, int64_t n)
       : exchanged(pieces, n),
         deflated(pieces, n),
-        tau(pieces.take<double>(n)),
+        origin(pieces.take<double>(n)),
+        x(pieces.take<double>(n)),
         weight(pieces.take<double>(n)),
-        origin(pieces.take<int32_t>(n)),
+        place(pieces.take<int32_t>(n)),
         pitch(pitch_of(n)),
         packed(pieces.take<double>(n * pitch)),
         s(pieces.take<double>(n * pitch)) {}
   Exchanged exchanged;
   Deflated deflated;
-  double *tau, *weight;
-  int32_t* origin;
+  double *origin, *x;  // of roots
+  double* weight;      // z'
+  int32_t* place;      // of each value and column in order
   int64_t pitch;       // a merge's part of packed and of s begins at first * pitch
   double *packed, *s;  // V's columns by their rows; S
   double* v = nullptr;
@@ -227,26 +230,18 @@ static __global__ void __launch_bounds__(kThreads) rotate_kernel(Workspace w) {
   }
 }
 
-// A warp's share: blockIdx.y is its merge.
-struct WarpLanes {
-  static constexpr int kLanes = 32;
-  __device__ __forceinline__ int lane() const { return static_cast<int>(threadIdx.x) % 32; }
-  // Lanes that are partners add the same two numbers, so that all lanes get the same bits.
-  __device__ __forceinline__ double sum(double x) const {
-    for (int distance = 16; distance > 0; distance /= 2) x += __shfl_xor_sync(~0u, x, distance);
-    return x;
-  }
-  __device__ __forceinline__ double product(double x) const {
-    for (int distance = 16; distance > 0; distance /= 2) x *= __shfl_xor_sync(~0u, x, distance);
-    return x;
-  }
-};
+using Real = scalar::ScalarLane<double>;
+using Equation = scalar::SecularEquation<scalar::PlainPoles>;
+
+using Warp = WarpPart<32>;
+
+// The number of a warp in its merge, which is blockIdx.y.
 static __device__ __forceinline__ int32_t index_of_warp() {
   return static_cast<int32_t>(blockIdx.x) * kWarps + static_cast<int32_t>(threadIdx.x) / 32;
 }
 
 static __device__ __forceinline__ void copy_column(const double* from, int32_t rows, double* to) {
-  for (int32_t i = WarpLanes().lane(); i < rows; i += 32) to[i] = from[i];
+  for (int32_t i = Warp().index(); i < rows; i += Warp::count()) to[i] = from[i];
 }
 
 // A warp packs a column.
@@ -275,35 +270,29 @@ static __global__ void __launch_bounds__(kThreads) restore_kernel(Workspace w) {
               w.v + m.first + (m.first + j) * w.ld);
 }
 
-static __device__ __forceinline__ SecularProblem problem_of(const Workspace& w, const TridiagonalMerge& m) {
-  return {w.deflated.poles + m.first, w.deflated.z + m.first, m.roots, m.rho};
+static __device__ __forceinline__ Equation equation_of(const Workspace& w, const TridiagonalMerge& m) {
+  return {w.deflated.poles + m.first, w.deflated.z + m.first, m.roots};
+}
+static __device__ __forceinline__ scalar::SecularRoots roots_of(const Workspace& w, const TridiagonalMerge& m) {
+  return {w.origin + m.first, w.x + m.first};
 }
 
 // A warp finds a root, or passes on a deflated eigenvalue.
-static __global__ void __launch_bounds__(kThreads) roots_kernel(Workspace w) {
+static __global__ void __launch_bounds__(kThreads, 3) roots_kernel(Workspace w) {
   const TridiagonalMerge m = w.deflated.merges[blockIdx.y];
   const int32_t j = index_of_warp();
   if (j >= m.size) return;
-  const SecularProblem p = problem_of(w, m);
-  double value = p.pole[j];
-  if (j < m.roots) {
-    const SecularRoot root = large::secular_root(WarpLanes(), p, j);
-    value = p.pole[root.origin] + root.tau;
-    if (WarpLanes().lane() == 0) {
-      w.tau[m.first + j] = root.tau;
-      w.origin[m.first + j] = root.origin;
-    }
-  }
-  if (WarpLanes().lane() == 0) w.exchanged.values[m.first + j] = value;
+  const scalar::SecularRoots roots = roots_of(w, m);
+  if (j < m.roots) scalar::secular_roots<Real>(equation_of(w, m), j, roots, Warp());
+  if (Warp().index() != 0) return;
+  w.exchanged.values[m.first + j] = j < m.roots ? roots.origin[j] + roots.x[j] : w.deflated.poles[m.first + j];
 }
 
 static __global__ void __launch_bounds__(kThreads) weights_kernel(Workspace w) {
   const TridiagonalMerge m = w.deflated.merges[blockIdx.y];
   const int32_t i = index_of_warp();
   if (i >= m.roots) return;
-  const large::SecularRoots roots{w.tau + m.first, w.origin + m.first};
-  const double weight = large::secular_weight(WarpLanes(), problem_of(w, m), roots, i);
-  if (WarpLanes().lane() == 0) w.weight[m.first + i] = weight;
+  scalar::secular_weights<Real>(equation_of(w, m), roots_of(w, m), i, w.weight + m.first, Warp());
 }
 
 // A warp makes a column of S.
@@ -311,8 +300,9 @@ static __global__ void __launch_bounds__(kThreads) columns_kernel(Workspace w) {
   const TridiagonalMerge m = w.deflated.merges[blockIdx.y];
   const int32_t j = index_of_warp();
   if (j >= m.roots) return;
-  large::secular_column(WarpLanes(), problem_of(w, m), w.weight + m.first, {w.tau[m.first + j], w.origin[m.first + j]},
-                        w.deflated.pole + m.first, s_of(w, m) + j * s_ld(m));
+  const scalar::SecularRoots roots = roots_of(w, m);
+  scalar::secular_column<Real>(equation_of(w, m), roots.origin[j], roots.x[j], w.weight + m.first,
+                               w.deflated.pole + m.first, s_of(w, m) + j * s_ld(m), Warp());
 }
 
 // --- products of small merges -------------------------------------------------------------------------------------
@@ -399,14 +389,14 @@ static __global__ void __launch_bounds__(kThreads)
   const int32_t i = static_cast<int32_t>(blockIdx.x * kThreads + threadIdx.x);
   if (i >= n) return;
   const int32_t place = large::place_in_order(w.exchanged.values, roots, n, i);
-  w.origin[i] = place;
+  w.place[i] = place;
   values[place] = scalbn(w.exchanged.values[i], exponent);
 }
 
 // V's columns in order, as packed ones of length pitch.
 static __global__ void __launch_bounds__(kThreads) sort_kernel(Workspace w, int32_t n) {
   const int32_t j = index_of_warp();
-  if (j < n) copy_column(w.v + j * w.ld, n, w.packed + w.origin[j] * w.pitch);
+  if (j < n) copy_column(w.v + j * w.ld, n, w.packed + w.place[j] * w.pitch);
 }
 
 }  // namespace svdserve::cuda::merging

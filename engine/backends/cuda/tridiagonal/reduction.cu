@@ -15,7 +15,7 @@ using large::LargeView;
 // a := a - v w^H - w v^H, its lower triangle.
 template <class Stored>
 void subtract_products(LargeLane& lane, LargeView<Stored> v, LargeView<Stored> w, LargeView<Stored> a) {
-  const Stored minus{-1};
+  const Stored minus = stored<Stored>(from_real<ArithmeticOf<Stored>>(-1));
   const typename Blas<Stored>::Real one = 1;
   const auto narrow = [](int64_t n) { return static_cast<int>(n); };  // at most kMaxLargeDimension
   require((libraries().*Blas<Stored>::her2k)(lane.cublas, CUBLAS_FILL_MODE_LOWER, CUBLAS_OP_N, narrow(a.cols),

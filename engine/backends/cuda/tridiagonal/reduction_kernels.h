@@ -129,7 +129,7 @@ __device__ __forceinline__ double wide(double x) { return x; }
 __device__ __forceinline__ Complex wide(ComplexFloat x) { return {x.re, x.im}; }
 __device__ __forceinline__ Complex wide(Complex x) { return x; }
 template <class Stored>
-__device__ __forceinline__ Stored stored(ArithmeticOf<Stored> x) {
+__host__ __device__ __forceinline__ Stored stored(ArithmeticOf<Stored> x) {
   if constexpr (std::is_same_v<Stored, ComplexFloat>) {
     return {static_cast<float>(x.re), static_cast<float>(x.im)};
   } else {

@@ -86,27 +86,19 @@ large::TridiagonalHalf TridiagonalVectors<T>::merge(int first, large::Tridiagona
 // Values of the roots, and joint_.
 template <class T>
 void TridiagonalVectors<T>::find_roots(const large::TridiagonalMerge& m) {
-  double* const values = values_.data() + m.first;
-  const double scale = std::sqrt(m.rho);
-  for (int i = 0; i < m.roots; ++i) {
-    weights_[at(i)] *= scale;
-    place_[at(pole_[at(i)])] = i;
-  }
-  if (m.roots == 1) {
-    values[0] = poles_[0] + weights_[0] * weights_[0];
-    joint_[0] = 1;
-  } else if (m.roots > 1) {
-    MergedMatrix<T> merged{m.roots, poles_.data(), weights_.data(), place_.data(), values, nullptr, joint_.data()};
-    merged.wide_v = wide_of(joint_, wide_);
-    merged.scratch = scratch_.data();
-    decompose_rank_one(merged);
-  }
+  if (m.roots == 0) return;
+  for (int i = 0; i < m.roots; ++i) place_[at(pole_[at(i)])] = i;
+  MergedMatrix<T> merged{m.roots, poles_.data(), weights_.data(), place_.data(), values_.data() + m.first,
+                         nullptr, joint_.data()};
+  merged.wide_v = wide_of(joint_, wide_);
+  merged.scratch = scratch_.data();
+  decompose_rank_one(merged);
 }
 
 // V := V S, the columns of roots first, then the deflated ones.
 template <class T>
 void TridiagonalVectors<T>::multiply(const large::TridiagonalMerge& m) {
-  const int k = m.roots, lower = m.size - m.upper, ld = k == 1 ? 1 : merge_ld(k);
+  const int k = m.roots, lower = m.size - m.upper, ld = merge_ld(k);
   const int* const columns = columns_.data();
   T *const top = v(m.first, m.first), *const bottom = top + m.upper;
   T* const packed_lower = pack_columns(v(m.first, 0), n_, columns, m.upper_columns(), m.upper, packed_.data());
