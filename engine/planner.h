@@ -80,16 +80,20 @@ inline bool makes_vectors(const Plan& plan) {
 // General matrices: W likewise.
 inline bool makes_left_vectors(const Plan& plan) { return plan.outputs.right_columns > 0 || plan.outputs.condition; }
 
-// The least k whose matrices the host computes one by one, by BLAS and LAPACK. Below, matrices are lanes of packs.
-// Values alone: from there on, one matrix takes less time than a lane of a full pack. A lane of a pack that has no other
-// matrix takes 4 to 8 times as long. With vectors all are beyond the k of equal bits:
-// decisions/0008-beyond-32-values.md.
-inline constexpr int64_t kLeastBlockedWithVectors = kLargestReproducible + 1, kLeastBlockedOfValues = 96;
-inline bool is_blocked_batch(const Plan& plan) {
-  return values_per_matrix(plan.problem) >= (makes_vectors(plan) ? kLeastBlockedWithVectors : kLeastBlockedOfValues);
+// The least k whose matrices the host reduces one by one, by BLAS and LAPACK. Below, matrices are lanes of packs. With
+// vectors all are beyond the k of equal bits: decisions/0008-beyond-32-values.md. Values alone of square matrices have their
+// own limit, since a pack takes as long for one matrix as for all. k of packs are below kPackLimit.
+inline constexpr int64_t kLeastBlockedWithVectors = kLargestReproducible + 1, kPackLimit = 96;
+constexpr int64_t least_blocked_of_values(DType dtype) {
+  return dtype == DType::kF64 || dtype == DType::kC128 ? 48 : 64;
 }
-// The k of packs are smaller.
-inline constexpr int64_t kPackLimit = kLeastBlockedOfValues;
+inline bool is_blocked_batch(const Plan& plan) {
+  const Problem& p = plan.problem;
+  const int64_t k = values_per_matrix(p);
+  if (makes_vectors(plan)) return k >= kLeastBlockedWithVectors;
+  const bool gathers_values = plan.host_method == Method::kBidiagonal && p.rows == p.cols;
+  return k >= (gathers_values ? least_blocked_of_values(p.dtype) : kPackLimit);
+}
 // JACOBI on a GPU: the largest k of vectors that a thread block computes in registers and shared memory. Complex numbers of two
 // doubles have no room there beyond 64. Larger matrices are decomposed side by side (backends/cuda/side_by_side/), by
 // pairs of blocks of side_by_side_pair_columns() columns together.

@@ -12,6 +12,7 @@ that of the latter is 10. Exit status 1: one is exceeded.
     python3 engine/bench/against_numpy.py build/release/lib/libsvdserve_bench.so [values | vectors | eigh | eig ...] > now.csv
     python3 engine/bench/against_numpy.py build/release/lib/libsvdserve_bench.so --recorded before.csv
 
+--lone: calls of one matrix each, of 33 columns and more.
 --recorded FILE: the output of an earlier run on such a machine; ratios to NumPy that have fallen by more than 3 % are named.
 """
 import os
@@ -126,6 +127,7 @@ def main():
     parser.add_argument("library")
     parser.add_argument("work", nargs="*", help="values, vectors, eigh, eig; default: all")
     parser.add_argument("--recorded", help="CSV of an earlier run to compare with")
+    parser.add_argument("--lone", action="store_true", help="calls of one matrix, of 33 columns and more")
     args = parser.parse_args()
     if unknown := set(args.work) - set(SHAPES):
         parser.error(f"there is no {', '.join(sorted(unknown))}")
@@ -147,7 +149,9 @@ def main():
         for m, n in SHAPES[work]:
             for name in DTYPES:
                 k = min(m, n)
-                count = max(1_600_000 // (m * n * k), 500 if k <= 32 else 64 if k <= 128 else 4)
+                if args.lone and k <= 32:
+                    continue
+                count = 1 if args.lone else max(1_600_000 // (m * n * k), 500 if k <= 32 else 64 if k <= 128 else 4)
                 a = random_matrices(rng, work, name, count, m, n)
                 ours_s, numpy_s, s, residual = measure(library, work, name, a)
                 wide = a.astype(np.complex128 if name[0] == "c" else np.float64)

@@ -115,9 +115,12 @@ constexpr int window_strips(int k, int components) { return (k * components + kW
 constexpr int sweeps_at_once(int k) { return k <= 256 ? 8 : 16; }
 // Matrices that no registers hold are reduced in memory: warps of a block, likewise.
 constexpr int reduction_warps(int element_bytes, int k) { return element_bytes < 16 ? 16 : k <= 256 ? 12 : 8; }
-// Bytes of each of three vectors that a thread has in registers. Blocks that share a matrix of a small batch, where k needs the
-// larger kernel. The shorter steps of the other one gain no more than barriers take.
-inline constexpr int kKeptByBlock = 48, kKeptByCluster = 128, kReductionCluster = 4;
+// Bytes of each vector of a step that a thread has in registers, and the steps whose updates are written together. Blocks
+// that share a matrix of a small batch, where k needs the larger kernel. The shorter steps of the other one gain no more
+// than barriers take.
+constexpr int kept_by_block(int element_bytes) { return element_bytes < 16 ? 32 : 48; }
+inline constexpr int kWriteEveryByBlock = 2;
+inline constexpr int kKeptByCluster = 128, kWriteEveryByCluster = 1, kReductionCluster = 4;
 
 // Values alone of such matrices are bisected, a thread each: threads of a block.
 inline constexpr int kBisectBlock = 128;

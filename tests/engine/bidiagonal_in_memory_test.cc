@@ -23,17 +23,17 @@
 namespace svdserve::numerics {
 namespace {
 
-template <class Element_, int kLaneRows_, int kWarps_, int kAtOnce>
+template <class Element_, int kLaneRows_, int kWarps_, int kWriteEvery_, int kAtOnce>
 struct MemoryShape {
   using Element = Element_;
-  static constexpr int kLaneRows = kLaneRows_, kWarps = kWarps_;
+  static constexpr int kLaneRows = kLaneRows_, kWarps = kWarps_, kWriteEvery = kWriteEvery_;
   using Way = VectorsWay<kAtOnce, true>;
 };
 
-template <class S>
+template <class S, int kWriteEvery = S::kWriteEvery>
 Reduced<typename S::Element> reduce(const Matrix& a, bool by_rows, uint64_t seed) {
   using E = typename S::Element;
-  using Algorithm = scalar::BidiagonalizeInMemory<FiberBlock::Thread, E, S::kLaneRows, S::kWarps>;
+  using Algorithm = scalar::BidiagonalizeInMemory<FiberBlock::Thread, E, S::kLaneRows, S::kWarps, kWriteEvery>;
   const int k = static_cast<int>(a.cols);
   Reduced<E> b(k);
   // Numbers that nobody writes must not matter.
@@ -73,6 +73,8 @@ class BidiagonalInMemory : public testing::Test {
     expect_contract(a, f, where);
     if (what != name(Kind::kNormal)) return;
     EXPECT_EQ(f, vectors_of<typename S::Way>(reduce<S>(a, true, 7), kType, k, capacity, &rounds)) << where;
+    constexpr int kOther = S::kWriteEvery == 1 ? 2 : 1;
+    EXPECT_EQ(f, vectors_of<typename S::Way>(reduce<S, kOther>(a, false, 3), kType, k, capacity, &rounds)) << where;
     // As the rotations one by one.
     int others = 0;
     const Factors g = vectors_of<VectorsWay<S::Way::kAtOnce>>(reduce<S>(a, false, 0), kType, k, capacity, &others);
@@ -87,8 +89,8 @@ class BidiagonalInMemory : public testing::Test {
     }
   }
 };
-using Shapes = testing::Types<MemoryShape<Real<double>, 3, 2, 8>, MemoryShape<Real<float>, 5, 3, 8>,
-                              MemoryShape<Complex<float>, 3, 2, 16>, MemoryShape<Complex<double>, 5, 2, 16>>;
+using Shapes = testing::Types<MemoryShape<Real<double>, 3, 2, 2, 8>, MemoryShape<Real<float>, 5, 3, 3, 8>,
+                              MemoryShape<Complex<float>, 3, 2, 1, 16>, MemoryShape<Complex<double>, 5, 2, 4, 16>>;
 TYPED_TEST_SUITE(BidiagonalInMemory, Shapes);
 
 TYPED_TEST(BidiagonalInMemory, EveryKindKeepsTheContract) {

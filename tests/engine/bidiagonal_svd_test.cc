@@ -10,6 +10,7 @@
 
 #include "engine/backends/host/dense/blas.h"
 #include "engine/backends/host/forms/bidiagonal_reduction.h"
+#include "engine/backends/host/values/bidiagonal_values.h"
 #include "gtest/gtest.h"
 #include "tests/support/numerics/effort.h"
 #include "tests/support/numerics/matrix_generators.h"
@@ -44,8 +45,19 @@ class BidiagonalSvdTest : public ::testing::Test {
     const auto m = static_cast<size_t>(a.rows), n = static_cast<size_t>(a.cols);
     Result<E> result{{}, std::vector<T>(n), std::vector<E>(vectors ? m * n : 0), std::vector<E>(vectors ? n * n : 0)};
     const host::StridedMatrix<E> t{elements.data(), a.rows, a.cols, by_rows ? a.cols : 1, by_rows ? 1 : a.rows};
-    result.status =
-        svd_.decompose(t, result.s.data(), vectors ? result.x.data() : nullptr, vectors ? result.y.data() : nullptr);
+    if (vectors) {
+      result.status = svd_.decompose(t, result.s.data(), result.x.data(), result.y.data());
+      return result;
+    }
+    std::vector<T> d(n), e(n);
+    host::AlignedArray<T> scratch;
+    scratch.reserve(host::bidiagonal_values_scratch(static_cast<int>(n)));
+    int exponent = 0;
+    result.status = MatrixStatus::kNonFinite;
+    if (!svd_.reduce(t, d.data(), e.data(), &exponent)) return result;
+    const host::Bidiagonals<T> b{static_cast<int>(n), 1, d.data(), e.data(), result.s.data()};
+    host::find_values(b, scratch.data());
+    result.status = host::scale_values(b.n, exponent, b.s);
     return result;
   }
 

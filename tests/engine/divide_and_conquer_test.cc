@@ -15,9 +15,9 @@
 
 #include "engine/algorithms/lanes/secular_equation.h"
 #include "engine/backends/host/dense/blas.h"
-#include "engine/backends/host/dense/lapack.h"
 #include "engine/backends/host/forms/bidiagonal_vectors.h"
 #include "engine/backends/host/forms/tridiagonal_vectors.h"
+#include "engine/backends/host/values/bidiagonal_values.h"
 #include "tests/support/numerics/effort.h"
 #include "tests/support/numerics/fiber_block.h"
 #include "tests/support/numerics/random.h"
@@ -110,6 +110,15 @@ class DivideAndConquerTest : public ::testing::Test {
       }
     }
     return d;
+  }
+
+  // By dqds, of `count` matrices.
+  static std::vector<T> values_alone(int n, int count, const std::vector<T>& d, const std::vector<T>& e) {
+    std::vector<T> s(d.size());
+    host::AlignedArray<T> scratch;
+    scratch.reserve(host::bidiagonal_values_scratch(n));
+    host::find_values(host::Bidiagonals<T>{n, count, d.data(), e.data(), s.data()}, scratch.data());
+    return s;
   }
 
   void test(const Bidiagonal& b) {
@@ -223,7 +232,7 @@ TYPED_TEST(DivideAndConquerTest, RandomGradesAndSplits) {
   }
 }
 
-// Values are the quotients of their vectors. Beside them are those of LAPACK's dqds, which has values without vectors. The
+// Values are the quotients of their vectors. Beside them are those of dqds, which has values without vectors. The
 // reference is bisection in long double, of the tridiagonal matrix with the values and their negatives. B as a matrix of
 // normal numbers becomes: d and e are the lengths of normal vectors.
 TYPED_TEST(DivideAndConquerTest, ValuesAreThoseOfTheirVectors) {
@@ -247,8 +256,7 @@ TYPED_TEST(DivideAndConquerTest, ValuesAreThoseOfTheirVectors) {
       both.e.insert(both.e.end(), {d.back(), e.back()});
     }
     this->of_b_.decompose(n, d.data(), e.data());
-    std::vector<T> s = d, off_diagonal = e, work(static_cast<size_t>(4 * n));
-    ASSERT_TRUE(host::lapack::lasq1(n, s.data(), off_diagonal.data(), work.data()));
+    const std::vector<T> s = this->values_alone(n, 1, d, e);
     long double largest = 0, ours = 0, dqds = 0;
     for (int i = 0; i < n; ++i) {
       long double low = 0, high = 4;
@@ -263,6 +271,44 @@ TYPED_TEST(DivideAndConquerTest, ValuesAreThoseOfTheirVectors) {
     std::printf("%s n %3d: errors of values %.1f u s_max, by dqds %.1f\n", name(this->kDType), n,
                 static_cast<double>(ours / largest / u), static_cast<double>(dqds / largest / u));
     EXPECT_LE(ours, 4 * u * largest);
+  }
+}
+
+// Values alone: the bound of the header, and the same bits in any company.
+TYPED_TEST(DivideAndConquerTest, ValuesAloneDependOnTheirMatrix) {
+  using T = TypeParam;
+  const long double u = real_type(this->kDType).unit_roundoff;
+  for (const int n : {1, 2, 3, 13, 40}) {
+    Random random(static_cast<uint64_t>(n));
+    std::vector<Bidiagonal> all = families(n, random);
+    all.pop_back();  // of numbers that this method has no room to square
+    for (size_t first = 0; first < all.size(); first += host::kMostBidiagonals) {
+      const auto count = std::min<size_t>(host::kMostBidiagonals, all.size() - first), size = static_cast<size_t>(n);
+      std::vector<T> d, e;
+      for (size_t m = 0; m < count; ++m) {
+        const Bidiagonal& b = all[first + m];
+        d.insert(d.end(), b.d.begin(), b.d.end());
+        e.insert(e.end(), b.e.begin(), b.e.end());
+        e.push_back(0);
+      }
+      const std::vector<T> together = this->values_alone(n, static_cast<int>(count), d, e);
+      const std::vector<T> fewer = this->values_alone(n, static_cast<int>((count + 1) / 2), d, e);
+      for (size_t m = 0; m < count; ++m) {
+        SCOPED_TRACE(all[first + m].name + " of order " + std::to_string(n));
+        const auto part = [&](const std::vector<T>& x) {
+          const auto from = x.begin() + static_cast<ptrdiff_t>(m * size);
+          return std::vector<T>(from, from + n);
+        };
+        EXPECT_EQ(part(together), this->values_alone(n, 1, part(d), part(e)));
+        if (m < (count + 1) / 2) {
+          EXPECT_EQ(part(together), part(fewer));
+        }
+        const std::vector<long double> reference = reference_singular_values(this->matrix_of(all[first + m]));
+        for (size_t i = 0; i < size; ++i) {
+          EXPECT_LE(std::abs(part(together)[i] - reference[i]), (16 + 2 * n) * u * reference[0]) << i;
+        }
+      }
+    }
   }
 }
 

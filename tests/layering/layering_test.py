@@ -100,10 +100,12 @@ RULES = {
     "engine/backends/host/tall": host("base", "packs"),
     "engine/backends/host/dense": host("base"),
     "engine/backends/host/forms": host("base", "dense"),
+    "engine/backends/host/values": host("base"),
     "engine/backends/host/general": host("base", "dense"),
     "engine/backends/host/shears": host("base", "dense", "general"),
     "engine/backends/host/p_steps": host("base", "dense"),
-    "engine/backends/host/large": host("base", "p_steps", "packs", "finish", "dense", "forms", "general", "shears"),
+    "engine/backends/host/large": host("base", "p_steps", "packs", "finish", "dense", "forms", "general", "shears",
+                                        "values"),
     # The ring of members that compute a large matrix together knows neither; members are a back end's.
     "engine/backends/ring": Rule(("engine/core/", "engine/algorithms/large/") + VALUES, ("absl",)),
     # Matrices in the host's memory, of which any back end has panels at a time.

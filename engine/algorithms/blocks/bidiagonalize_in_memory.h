@@ -1,4 +1,5 @@
-// Householder bidiagonalization of a k x k matrix in memory by a thread block, which reads and writes it once a step.
+// Householder bidiagonalization of a k x k matrix in memory by a thread block, which reads it once a step, and writes it
+// after several.
 //
 //   in:   A, scaled, column i at a + i * k
 //   out:  Q^H A P = B, Q = H_0 H_1 .., P = H'_0 H'_1 .., each I - g h h^H. reflectors.left(j, i, h_i), .right(j, i, h_i)
@@ -13,11 +14,13 @@
 //   A := A - u w^T - x v^T
 //
 // v is not known before all columns have been read, but A conj(v) = A conj(r) + A(:, j + 1) conj(v_{j+1} - r_{j+1}). So a
-// column has its part of w, r and A conj(r) as soon as it is read. Its update is made where step j + 1 reads it.
+// column has its part of w, r and A conj(r) as soon as it is read. Its update is made where step j + 1 reads it. Every
+// kWriteEvery-th step writes what it has updated; the steps between make the updates since then again.
 //
 // A warp has every kWarps-th column, each lane the rows i = lane (mod 32). Those above j are left out by 32. All sums have one
 // order for each k.
-// Cost: k^3 / 3 elements read and written, 8/3 k^3 operations (complex: four times as many), four barriers a step.
+// Cost: k^3 / 3 elements read, a kWriteEvery-th of them written, 4/3 + 2/3 (kWriteEvery + 1) k^3 operations (complex: four
+// times as many), four barriers a step. The bits do not depend on kWriteEvery.
 // Accuracy: |Q B P^H - A| and |Q^H Q - I| of order k u. A conj(v) has errors of order k u |A| |v|, as if summed by itself,
 // because |r| and |v_{j+1} - r_{j+1}| are at most 2 |v|.
 // Source: Golub and Van Loan, Matrix Computations, 3rd ed., section 5.4.3; both products in one pass: Howell, Demmel, Fulton,
@@ -44,7 +47,7 @@ struct alignas(sizeof(E)) WholeElement {
 
 // Threads: core/team.h, 32 kWarps of them. k <= 32 kLaneRows. kKeptBytes: a lane has its rows of a vector in registers where
 // these have no more bytes, and does not read them for each column.
-template <class Threads, class E, int kLaneRows, int kWarps, int kKeptBytes = 0>
+template <class Threads, class E, int kLaneRows, int kWarps, int kWriteEvery = 1, int kKeptBytes = 0>
 class BidiagonalizeInMemory {
  public:
   using L = typename E::Lane;
@@ -52,11 +55,14 @@ class BidiagonalizeInMemory {
   using Whole = WholeElement<E>;
   static constexpr int kRows = 32 * kLaneRows, kThreads = 32 * kWarps;
 
+  // The vectors of a step, in whose place is its r until v is known. Those of the step that is being made lack u and x.
+  struct Step {
+    Whole u[kRows], x[kRows], w[kRows], v[kRows];
+  };
   // The threads of a block share this.
   struct Shared {
-    Whole u[2][kRows];          // of this step and of the one before
-    Whole x[kRows], w[kRows];   // of the step before, until a step has its own
-    Whole v[kRows];             // r, likewise
+    Step steps[kWriteEvery];    // step j in steps[j % kWriteEvery]
+    Whole u[kRows];             // of the step that is being made
     Whole beside[kRows];        // column j + 1, before this step
     Whole sums[kWarps][kRows];  // A conj(r) of each warp's columns
     Whole head;                 // element j of column j
@@ -88,7 +94,9 @@ class BidiagonalizeInMemory {
   template <class Reflectors>
   SVD_HD void run(Whole* a, const Reflectors& reflectors) {
     for_rows([&](int i) SVD_LAMBDA {
-      shared_.u[1][i].value = shared_.x[i].value = shared_.w[i].value = shared_.v[i].value = zero_element<E>();
+      SVD_UNROLL for (Step& step : shared_.steps) {
+        step.u[i].value = step.x[i].value = step.w[i].value = step.v[i].value = zero_element<E>();
+      }
     });
     L norm2 = begin_column(0, [&](int i) SVD_LAMBDA { return a[i].value; });
     Column next;
@@ -96,7 +104,7 @@ class BidiagonalizeInMemory {
     load_first(a, column, 0, next);
     SVD_LOOP for (int j = 0; j < k_; ++j) {
       const Reflector<E> h = reflector_of<E>(norm2, shared_.head.value);
-      Whole* const u = shared_.u[j & 1];
+      Whole* const u = shared_.u;
       if (threads_.index() == j % kThreads) u[j].value = h.u0;
       if (threads_.index() == 0) reflectors.left_end(j, h.g, h.beta);
       threads_.sync();
@@ -133,7 +141,8 @@ class BidiagonalizeInMemory {
     static constexpr bool kKeeps = kCount * static_cast<int>(sizeof(E)) <= kKeptBytes;
 
    public:
-    SVD_HD explicit Lines(const Whole* shared) : shared_(shared) {
+    SVD_HD void read(const Whole* shared) {
+      shared_ = shared;
       if constexpr (kKeeps) {
         SVD_UNROLL for (int t = 0; t < kCount; ++t) kept_[t] = shared[32 * t].value;
       }
@@ -195,7 +204,7 @@ class BidiagonalizeInMemory {
     for_rows([&](int i) SVD_LAMBDA {
       const E x = i >= j && i < k_ ? get(i) : zero_element<E>();
       square[0] = add_square(square[0], x);
-      shared_.u[j & 1][i].value = x;
+      shared_.u[i].value = x;
       if (i == j) shared_.head.value = x;
     });
     add_all(square);
@@ -216,26 +225,51 @@ class BidiagonalizeInMemory {
     with_rows(j, [&](auto rows) SVD_LAMBDA { load<decltype(rows)::kValue>(a, column, j / 32 * 32 + lane_, to); });
   }
 
-  // The columns of this warp from `column` on, of which `next` is the first: their update of the step before, w and r.
+  // A <- A - u w^T - x v^T of a step.
   template <int kCount>
+  struct Update {
+    const Step* step;
+    Lines<kCount> u, x;
+  };
+
+  // The columns of this warp from `column` on, of which `next` is the first: the updates of the steps before, w and r. The
+  // steps before the first are zero.
+  template <int kCount, int kUpdates = kWriteEvery>
   SVD_HD void pass(Whole* a, int j, L g, int column, Column& next) {
+    if constexpr (kUpdates > 1) {
+      if (j % kWriteEvery + 1 < kUpdates) return pass<kCount, kUpdates - 1>(a, j, g, column, next);
+    }
     const int first = j / 32 * 32 + lane_;
     const bool has_last = first + 32 * (kCount - 1) < k_;
-    const Lines<kCount> u(shared_.u[j & 1] + first), before(shared_.u[~j & 1] + first), along(shared_.x + first);
-    const E u_j = shared_.u[j & 1][j].value;
+    constexpr int kOwn = kUpdates - 1;  // j % kWriteEvery
+    Step& own = shared_.steps[kOwn];
+    Lines<kCount> u;
+    u.read(shared_.u + first);
+    Update<kCount> updates[kUpdates];
+    SVD_UNROLL for (int s = 0; s < kUpdates; ++s) {
+      updates[s].step = &shared_.steps[(kOwn + kWriteEvery - kUpdates + s) % kWriteEvery];
+      updates[s].u.read(updates[s].step->u + first);
+      updates[s].x.read(updates[s].step->x + first);
+    }
+    const E u_j = shared_.u[j].value;
     Column sum;
     SVD_UNROLL for (int t = 0; t < kCount; ++t) sum[t] = zero_element<E>();
     SVD_LOOP for (int c = column; c < k_; c += kWarps) {
       Column x;
       SVD_UNROLL for (int t = 0; t < kCount; ++t) x[t] = next[t];
       load<kCount>(a, c + kWarps, first, next);
-      const E w_c = shared_.w[c].value, v_c = shared_.v[c].value;
+      E w_c[kUpdates], v_c[kUpdates];
+      SVD_UNROLL for (int s = 0; s < kUpdates; ++s) {
+        w_c[s] = updates[s].step->w[c].value;
+        v_c[s] = updates[s].step->v[c].value;
+      }
       Whole* const to = a + c * k_ + first;
       E products[2] = {zero_element<E>(), zero_element<E>()};
       SVD_UNROLL for (int t = 0; t < kCount; ++t) {
-        x[t] = subtract_product(x[t], before(t), w_c);
-        x[t] = subtract_product(x[t], along(t), v_c);
-        if (t + 1 < kCount || has_last) to[32 * t].value = x[t];
+        SVD_UNROLL for (int s = 0; s < kUpdates; ++s) {
+          x[t] = subtract_product(subtract_product(x[t], updates[s].u(t), w_c[s]), updates[s].x(t), v_c[s]);
+        }
+        if (kUpdates == kWriteEvery && (t + 1 < kCount || has_last)) to[32 * t].value = x[t];
         products[t % 2] = add_product(products[t % 2], u(t), x[t]);
       }
       E product = products[0] + products[1];
@@ -243,8 +277,8 @@ class BidiagonalizeInMemory {
       const E w = scaled(product, g), r = subtract_product(from_lane(x[0], j % 32), u_j, w);
       SVD_UNROLL for (int t = 0; t < kCount; ++t) sum[t] = add_product(sum[t], r, x[t]);
       if (lane_ == 0) {
-        shared_.w[c].value = w;
-        shared_.v[c].value = r;
+        own.w[c].value = w;
+        own.v[c].value = r;
       }
       if (c == j + 1) {
         SVD_UNROLL for (int t = 0; t < kCount; ++t) shared_.beside[first + 32 * t].value = x[t];
@@ -256,26 +290,28 @@ class BidiagonalizeInMemory {
   // H'_j, x, and column j + 1. Returns its |A(j + 1:, j + 1)|^2.
   template <class Reflectors>
   SVD_HD L end_step(int j, const Reflectors& reflectors) {
+    Step& step = shared_.steps[j % kWriteEvery];
+    const Whole *const w = step.w, *const v = step.v;
     L sums[3] = {L(0), L(0), L(0)};  // |r|^2, and w^T conj(r)
     E along = zero_element<E>();
     for_rows([&](int c) SVD_LAMBDA {
       if (c <= j || c >= k_) return;
-      sums[0] = add_square(sums[0], shared_.v[c].value);
-      along = add_product(along, shared_.v[c].value, shared_.w[c].value);
+      sums[0] = add_square(sums[0], v[c].value);
+      along = add_product(along, v[c].value, w[c].value);
     });
     sums[1] = along.re;
     if constexpr (E::kComplex) sums[2] = along.im;
     add_all(sums);
     along.re = sums[1];
     if constexpr (E::kComplex) along.im = sums[2];
-    const E r0 = shared_.v[j + 1].value, w0 = shared_.w[j + 1].value;
+    const E r0 = v[j + 1].value, w0 = w[j + 1].value;
     const Reflector<E> h = reflector_of<E>(sums[0], r0);
     const bool is_single = j + 2 >= k_;  // a row of one element stays as it is
     const L g = is_single ? L(0) : h.g;
     if constexpr (Reflectors::kWanted) {
       for_rows([&](int c) SVD_LAMBDA {
         if (c < (j + 1) / kRowStep * kRowStep || c >= padded_row(k_)) return;
-        reflectors.right(j, c, c <= j || c >= k_ ? zero_element<E>() : c == j + 1 ? h.u0 : shared_.v[c].value);
+        reflectors.right(j, c, c <= j || c >= k_ ? zero_element<E>() : c == j + 1 ? h.u0 : v[c].value);
       });
     }
     if (threads_.index() == 0) reflectors.right_end(j, g, is_single ? r0 : h.beta);
@@ -284,9 +320,10 @@ class BidiagonalizeInMemory {
     return begin_column(j + 1, [&](int i) SVD_LAMBDA {
       E x = shared_.sums[0][i].value;
       SVD_UNROLL for (int warp = 1; warp < kWarps; ++warp) x = x + shared_.sums[warp][i].value;
-      const E beside = shared_.beside[i].value, u = shared_.u[j & 1][i].value;
+      const E beside = shared_.beside[i].value, u = shared_.u[i].value;
       x = scaled(subtract_product(add_product(x, change, beside), u, along), g);
-      shared_.x[i].value = x;
+      step.u[i].value = u;
+      step.x[i].value = x;
       return subtract_product(subtract_product(beside, u, w0), x, h.u0);
     });
   }

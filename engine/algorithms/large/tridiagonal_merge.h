@@ -1,5 +1,5 @@
-// A merge of divide and conquer for a real symmetric tridiagonal matrix: what hosts do of it, before the roots and vectors
-// (algorithms/lanes/secular_equation.h) and the matrix products.
+// A merge of divide and conquer for a real symmetric tridiagonal matrix. Here is what the host does of it. Roots and
+// vectors come behind that (algorithms/lanes/secular_equation.h), and then the matrix products.
 //
 //   T = [T_1 0; 0 T_2] + |e| u u^T, n x n:  u = (0 .. 0 1 +-1 0 .. 0)^T, e what connects the halves, +-1 its sign. T_1 and
 //   T_2 are the halves of T less |e| at the two places of the diagonal where they meet.

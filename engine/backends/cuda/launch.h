@@ -123,7 +123,7 @@ class Launcher {
       return shape.by_rows() ? TridiagonalLaunch<E>::workspace_bytes(shape.k, count)
                              : BlockLaunch<E>::hermitian_workspace_bytes(shape.k, count);
     }
-    if (shape.by_rows()) return BidiagonalLaunch<E>::workspace_bytes(shape.k, count);
+    if (shape.by_rows()) return BidiagonalLaunch<E>::workspace_bytes(shape.k, count, shape.with_vectors());
     if (shape.side_by_side()) return SideBySideLaunch<E>::workspace_bytes(shape, count);
     return BlockLaunch<E>::workspace_bytes(shape.k, parts_of(shape), count);
   }

@@ -580,7 +580,7 @@ ExecutionOutcome run_packs(const KernelTable<T>& kernels, const AnswerStage<T>& 
   return {completed, counters.report()};
 }
 
-// is_blocked_batch(plan): a matrix a task; then answers of whole groups.
+// is_blocked_batch(plan): a matrix a task, or several; then answers of whole groups.
 template <class T>
 ExecutionOutcome run_large(const AnswerStage<T>& answers, const Plan& plan, const MatrixSource& source,
                            const Crew& crew) {
@@ -588,7 +588,8 @@ ExecutionOutcome run_large(const AnswerStage<T>& answers, const Plan& plan, cons
   const BlockedBatch<T> batch(plan, source, counters, answers.task());
   const int64_t k = values_per_matrix(plan.problem);
   AlignedBuffer<T> values(plan.outputs.answers() ? static_cast<size_t>(source.count() * k) : 0);
-  bool completed = crew.for_ranges(source.count(), 1, [&](int64_t first, int64_t last) {
+  const int64_t step = batch.matrices_of_task(source.count(), crew.threads);
+  bool completed = crew.for_ranges(source.count(), step, [&](int64_t first, int64_t last) {
     return batch.run(first, last, crew.cancel, plan.outputs.answers() ? values.data() + first * k : nullptr);
   });
   if (completed && plan.outputs.answers()) {

@@ -40,7 +40,7 @@ struct ReflectorsInMemory {
 
  private:
   __device__ __forceinline__ void put(const VectorSide<E>& side, int j, int i, const E& h) const {
-    if (writes && i < pitch) store_element(h, side.reflectors + (m * k + j) * pitch + i);
+    if (writes && side.reflectors != nullptr && i < pitch) store_element(h, side.reflectors + (m * k + j) * pitch + i);
   }
   __device__ __forceinline__ void end(const VectorSide<E>& side, int j, L g, const E& b) const {
     if (!writes) return;
@@ -63,10 +63,10 @@ __global__ void __launch_bounds__(GridOfThreads<E, K>::kBlock)
 
 // Larger matrices, in the memory of rows, which come later: a thread block each, or a cluster of blocks. k <= K. The bits do
 // not depend on that.
-template <class E, int K, class Threads>
-using ReductionInMemory =
-    scalar::BidiagonalizeInMemory<Threads, E, K / 32, reduction_warps(sizeof(E), K),
-                                  std::is_same_v<Threads, ClusterThreads> ? kKeptByCluster : kKeptByBlock>;
+template <class E, int K, class Threads, bool kIsCluster = std::is_same_v<Threads, ClusterThreads>>
+using ReductionInMemory = scalar::BidiagonalizeInMemory<Threads, E, K / 32, reduction_warps(sizeof(E), K),
+                                                        kIsCluster ? kWriteEveryByCluster : kWriteEveryByBlock,
+                                                        kIsCluster ? kKeptByCluster : kept_by_block(sizeof(E))>;
 
 template <class E, int K, class Threads>
 __device__ __forceinline__ void reduce_in_memory(const SquareCall<typename E::Scalar>& call,
@@ -230,16 +230,17 @@ inline int64_t whole_waves(Launch* launch, int64_t room, int64_t count) {
 }
 
 template <class E>
-int64_t BidiagonalLaunch<E>::workspace_bytes(int k, int64_t count) {
-  return swept_workspace_bytes<SweptMemory<E, 2>>(k, count);
+int64_t BidiagonalLaunch<E>::workspace_bytes(int k, int64_t count, bool with_vectors) {
+  return swept_workspace_bytes<SweptMemory<E, 2>>(k, count, with_vectors);
 }
 
 template <class E>
 void BidiagonalLaunch<E>::decompose(Launch* launch, const VectorsCall<E>& call, void* workspace) {
   const int k = call.square.k;
-  const int64_t count = call.square.count, room = at_once<SweptMemory<E, 2>>(k, count);
+  const bool with_vectors = call.x.data != nullptr || call.y.data != nullptr;
+  const int64_t count = call.square.count, room = at_once<SweptMemory<E, 2>>(k, count, with_vectors);
   Carver carver(workspace);
-  const SweptMemory<E, 2> memory(k, room, &carver);
+  const SweptMemory<E, 2> memory(k, room, with_vectors, &carver);
   const int64_t step = are_rows_in_shared(k) ? room : whole_waves(launch, room, count);
   for (int64_t m = 0; m < count; m += step) {
     decompose_part(launch, part_of(call, m, std::min(step, count - m)), memory);

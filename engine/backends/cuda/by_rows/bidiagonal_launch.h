@@ -12,7 +12,7 @@ namespace svdserve::cuda {
 template <class E>
 struct BidiagonalLaunch {
   // Bytes of the workspace of decompose(): for the matrices that are decomposed at once, which is not always all.
-  static int64_t workspace_bytes(int k, int64_t count);
+  static int64_t workspace_bytes(int k, int64_t count, bool with_vectors);
   // Values, statuses, and X and Y where call.x and call.y have memory. X may replace the matrices.
   static void decompose(Launch* launch, const VectorsCall<E>& call, void* workspace);
 };

@@ -22,25 +22,26 @@
 
 namespace svdserve::cuda {
 
-// One side of matrices that are decomposed at once: U or V. Arrays have a part for each matrix.
+// One side of matrices that are decomposed at once: U or V. Arrays have a part for each matrix. There are no reflectors,
+// rotations and products where nothing is rotated.
 template <class E>
 struct VectorSide {
   using T = typename E::Scalar;
-  E* reflectors;                              // k a matrix, of padded_row(k) elements each
-  T* g;                                       // k
-  E* phases;                                  // k; before the first sweep the diagonal or superdiagonal of B
-  E* rows;                                    // k x k: element i of row r at i * k + r
-  scalar::PlaneRotation<Lane<T>>* rotations;  // rotation_capacity(k), of this round
-  double* products;                           // their windows, most_windows(k) (window_kernels.h)
+  E* reflectors = nullptr;                              // k a matrix, of padded_row(k) elements each
+  T* g = nullptr;                                       // k
+  E* phases = nullptr;                                  // k; before the first sweep the diagonal or superdiagonal of B
+  E* rows = nullptr;                                    // k x k: element i of row r at i * k + r
+  scalar::PlaneRotation<Lane<T>>* rotations = nullptr;  // rotation_capacity(k), of this round
+  double* products = nullptr;                           // their windows, most_windows(k) (window_kernels.h)
 
   VectorSide() = default;
-  VectorSide(int k, int64_t count, Carver* carver)
-      : reflectors(carver->take<E>(count * k * scalar::padded_row(k))),
-        g(carver->take<T>(count * k)),
-        phases(carver->take<E>(count * k)),
-        rows(carver->take<E>(count * k * k)),
-        rotations(carver->take<scalar::PlaneRotation<Lane<T>>>(count * rotation_capacity(k))),
-        products(carver->take<double>(count * most_windows(k) * kWindowElements)) {}
+  VectorSide(int k, int64_t count, bool rotates, Carver* carver)
+      : g(carver->take<T>(count * k)), phases(carver->take<E>(count * k)), rows(carver->take<E>(count * k * k)) {
+    if (!rotates) return;
+    reflectors = carver->take<E>(count * k * scalar::padded_row(k));
+    rotations = carver->take<scalar::PlaneRotation<Lane<T>>>(count * rotation_capacity(k));
+    products = carver->take<double>(count * most_windows(k) * kWindowElements);
+  }
 };
 
 // Matrices that are decomposed at once, with vectors of one side or of two: U and V. Arrays have a part for each matrix.
@@ -62,7 +63,8 @@ struct SweptMemory {
 
   static constexpr int32_t kOpen = -1;
 
-  SweptMemory(int k, int64_t count, Carver* carver)
+  // Values alone are bisected where rows are in memory, and rotations find the others.
+  SweptMemory(int k, int64_t count, bool with_vectors, Carver* carver)
       : sides(),
         between{carver->take<T>(count * k), nullptr, carver->take<T>(count), carver->take<T>(count)},
         d(carver->take<Lane<T>>(count * k)),
@@ -73,7 +75,7 @@ struct SweptMemory {
         state(carver->take<scalar::SweepState>(count)),
         round(carver->take<int32_t>(count)),
         places(carver->take<int32_t>(are_rows_in_shared(k) ? 0 : count * k)) {
-    for (VectorSide<E>& side : sides) side = VectorSide<E>(k, count, carver);
+    for (VectorSide<E>& side : sides) side = VectorSide<E>(k, count, with_vectors || are_rows_in_shared(k), carver);
   }
 };
 
@@ -411,15 +413,15 @@ void launch_vectors(Launch* launch, const VectorsCall<E>& call, const SweptMemor
 
 // Matrices that are decomposed at once.
 template <class Memory>
-int64_t at_once(int k, int64_t count) {
+int64_t at_once(int k, int64_t count, bool with_vectors) {
   Carver one(nullptr);
-  (void)Memory(k, 1, &one);
+  (void)Memory(k, 1, with_vectors, &one);
   return std::clamp<int64_t>(by_rows_bytes(k) / static_cast<int64_t>(one.used()), 1, count);
 }
 template <class Memory>
-int64_t swept_workspace_bytes(int k, int64_t count) {
+int64_t swept_workspace_bytes(int k, int64_t count, bool with_vectors) {
   Carver carver(nullptr);
-  (void)Memory(k, at_once<Memory>(k, count), &carver);
+  (void)Memory(k, at_once<Memory>(k, count, with_vectors), with_vectors, &carver);
   return static_cast<int64_t>(carver.used());
 }
 

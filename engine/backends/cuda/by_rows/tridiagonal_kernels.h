@@ -118,16 +118,16 @@ void launch_reduce_hermitian(Launch* launch, const HermitianCall<E>& call, const
 
 template <class E>
 int64_t TridiagonalLaunch<E>::workspace_bytes(int k, int64_t count) {
-  return swept_workspace_bytes<SweptMemory<E, 1>>(k, count);
+  return swept_workspace_bytes<SweptMemory<E, 1>>(k, count, true);
 }
 
 template <class E>
 void TridiagonalLaunch<E>::decompose(Launch* launch, const HermitianCall<E>& call, void* workspace) {
   constexpr int kLeast = static_cast<int>(kLargestReproducible) + grid_sizes(static_cast<int>(kLargestReproducible));
   const int k = call.square.k;
-  const int64_t count = call.square.count, step = at_once<SweptMemory<E, 1>>(k, count);
+  const int64_t count = call.square.count, step = at_once<SweptMemory<E, 1>>(k, count, true);
   Carver carver(workspace);
-  const SweptMemory<E, 1> memory(k, step, &carver);
+  const SweptMemory<E, 1> memory(k, step, true, &carver);
   for (int64_t m = 0; m < count; m += step) {
     HermitianCall<E> part = call;
     const VectorsCall<E> vectors = part_of(VectorsCall<E>{call.square, {}, call.u}, m, std::min(step, count - m));

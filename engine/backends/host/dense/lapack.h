@@ -20,21 +20,17 @@ namespace svdserve::host {
                                const BlasInt* k, const E* a, const BlasInt* lda, const E* tau, E* c,                   \
                                const BlasInt* ldc, E* work, const BlasInt* lwork, BlasInt* info, size_t, size_t,       \
                                size_t);
-#define SVD_DECLARE_REAL_LAPACK(prefix, T) void prefix##lasq1_(const BlasInt* n, T* d, T* e, T* work, BlasInt* info);
 extern "C" {
 SVD_DECLARE_LAPACK(s, or, float)
 SVD_DECLARE_LAPACK(d, or, double)
 SVD_DECLARE_LAPACK(c, un, std::complex<float>)
 SVD_DECLARE_LAPACK(z, un, Complex)
-SVD_DECLARE_REAL_LAPACK(s, float)
-SVD_DECLARE_REAL_LAPACK(d, double)
 void sgeqrf_(const BlasInt* m, const BlasInt* n, float* a, const BlasInt* lda, float* tau, float* work,
              const BlasInt* lwork, BlasInt* info);
 void cgeqrf_(const BlasInt* m, const BlasInt* n, std::complex<float>* a, const BlasInt* lda, std::complex<float>* tau,
              std::complex<float>* work, const BlasInt* lwork, BlasInt* info);
 }
 #undef SVD_DECLARE_LAPACK
-#undef SVD_DECLARE_REAL_LAPACK
 
 namespace lapack {
 
@@ -72,18 +68,6 @@ SVD_DEFINE_LAPACK(d, or, double)
 SVD_DEFINE_LAPACK(c, un, std::complex<float>)
 SVD_DEFINE_LAPACK(z, un, Complex)
 #undef SVD_DEFINE_LAPACK
-
-#define SVD_DEFINE_REAL_LAPACK(prefix, T)                                    \
-  /* d := values of the upper bidiagonal d, e, descending; real_work: 4 n */ \
-  inline bool lasq1(int64_t n, T* d, T* e, T* real_work) {                   \
-    const BlasInt n_ = BlasInt(n);                                           \
-    BlasInt info = 0;                                                        \
-    prefix##lasq1_(&n_, d, e, real_work, &info);                             \
-    return info == 0;                                                        \
-  }
-SVD_DEFINE_REAL_LAPACK(s, float)
-SVD_DEFINE_REAL_LAPACK(d, double)
-#undef SVD_DEFINE_REAL_LAPACK
 
 }  // namespace lapack
 }  // namespace svdserve::host

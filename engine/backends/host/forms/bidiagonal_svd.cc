@@ -10,31 +10,46 @@
 
 namespace svdserve::host {
 
-template <class E>
-MatrixStatus BidiagonalSvd<E>::decompose(const StridedMatrix<E>& t, T* s, E* x, E* y) {
-  const int64_t m = t.rows;
-  const int n = static_cast<int>(t.cols);
-  reserve(m, n, x != nullptr);
-  int exponent = 0;
-  if (!load(t, &exponent)) return MatrixStatus::kNonFinite;
-  if (m > n) lapack::geqrf(m, n, tall_.data(), tau_.data(), work_.data());
-  split(tall_.data(), m, m > n, n);
-  BidiagonalReduction<T> task{n, kPlanes, reduction_ld<T>(n), planes_.data(), d_.data(), e_.data()};
-  task.tau_q = reinterpret_cast<T*>(tau_q_.data());
-  task.tau_p = reinterpret_cast<T*>(tau_p_.data());
-  task.work = reduction_work_.data();
-  bidiagonalize(task);
-  if (x != nullptr) {
-    find_vectors(m, n, s, x, y);
-  } else if (!find_values(n, s)) {
-    return MatrixStatus::kNotConverged;
-  }
+template <class T>
+MatrixStatus scale_values(int n, int exponent, T* s) {
   for (int i = 0; i < n; ++i) s[i] = without_sign_of_zero(std::ldexp(s[i], exponent));
   return s[0] <= std::numeric_limits<T>::max() ? MatrixStatus::kOk : MatrixStatus::kOutOfRange;
 }
 
 template <class E>
-void BidiagonalSvd<E>::reserve(int64_t m, int n, bool vectors) {
+MatrixStatus BidiagonalSvd<E>::decompose(const StridedMatrix<E>& t, T* s, E* x, E* y) {
+  const int n = static_cast<int>(t.cols);
+  d_.reserve(static_cast<size_t>(n));
+  e_.reserve(static_cast<size_t>(n));
+  if (kPlanes == 2) factor_.reserve(static_cast<size_t>(n) * static_cast<size_t>(n));
+  int exponent = 0;
+  if (!reduce(t, d_.data(), e_.data(), &exponent)) return MatrixStatus::kNonFinite;
+  find_vectors(t.rows, n, s, x, y);
+  return scale_values(n, exponent, s);
+}
+
+template <class E>
+bool BidiagonalSvd<E>::reduce(const StridedMatrix<E>& t, T* d, T* e, int* exponent) {
+  const int64_t m = t.rows;
+  const int n = static_cast<int>(t.cols);
+  reserve(m, n);
+  if (!load(t, exponent)) {
+    std::fill_n(d, n, T(0));
+    std::fill_n(e, n - 1, T(0));
+    return false;
+  }
+  if (m > n) lapack::geqrf(m, n, tall_.data(), tau_.data(), work_.data());
+  split(tall_.data(), m, m > n, n);
+  BidiagonalReduction<T> task{n, kPlanes, reduction_ld<T>(n), planes_.data(), d, e};
+  task.tau_q = reinterpret_cast<T*>(tau_q_.data());
+  task.tau_p = reinterpret_cast<T*>(tau_p_.data());
+  task.work = reduction_work_.data();
+  bidiagonalize(task);
+  return true;
+}
+
+template <class E>
+void BidiagonalSvd<E>::reserve(int64_t m, int n) {
   const size_t k = static_cast<size_t>(n);
   const int ld = reduction_ld<T>(n);
   tall_.reserve(static_cast<size_t>(m) * k);
@@ -42,12 +57,8 @@ void BidiagonalSvd<E>::reserve(int64_t m, int n, bool vectors) {
   work_.reserve(lapack::work_size(n));
   planes_.reserve(static_cast<size_t>(ld) * kPlanes * k);
   reduction_work_.reserve(reduction_work(ld, kPlanes));
-  d_.reserve(k);
-  e_.reserve(k);
   tau_q_.reserve(k);
   tau_p_.reserve(k);
-  real_work_.reserve(4 * k);
-  if (vectors && kPlanes == 2) factor_.reserve(k * k);
 }
 
 // tall_ := 2^-*exponent T, the largest component in [1, 2). false: T is not finite.
@@ -91,13 +102,6 @@ void BidiagonalSvd<E>::split(const E* from, int64_t ld, bool upper, int n) {
 }
 
 template <class E>
-bool BidiagonalSvd<E>::find_values(int n, T* s) {
-  if (!lapack::lasq1(n, d_.data(), e_.data(), real_work_.data())) return false;
-  std::copy_n(d_.data(), n, s);
-  return true;
-}
-
-template <class E>
 void BidiagonalSvd<E>::find_vectors(int64_t m, int n, T* s, E* x, E* y) {
   of_b_.decompose(n, d_.data(), e_.data());
   for (int j = 0; j < n; ++j) {
@@ -121,6 +125,8 @@ void BidiagonalSvd<E>::multiply_back(int64_t m, int n, E* x, E* y) {
   if (m > n) lapack::multiply_by_tall_q(m, n, n, tall_.data(), m, tau_.data(), x, m, work_.data());
 }
 
+template MatrixStatus scale_values(int, int, float*);
+template MatrixStatus scale_values(int, int, double*);
 template class BidiagonalSvd<float>;
 template class BidiagonalSvd<double>;
 template class BidiagonalSvd<std::complex<float>>;

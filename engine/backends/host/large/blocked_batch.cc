@@ -12,6 +12,7 @@
 #include "engine/backends/host/finish/finishing.h"
 #include "engine/backends/host/large/blocked_svd.h"
 #include "engine/backends/host/packs/packing.h"
+#include "engine/backends/host/values/bidiagonal_values.h"
 
 namespace svdserve::host {
 namespace {
@@ -62,6 +63,8 @@ VectorLayout layout_of_t(const Problem& p) {
   return {wide ? Plane::kRight : Plane::kLeft, rows, k, by_rows ? k : 1, by_rows ? 1 : rows, false};
 }
 
+bool is_set(const std::atomic<bool>* cancel) { return cancel != nullptr && cancel->load(std::memory_order_relaxed); }
+
 MatrixStatus status_of(const LargeOutcome& outcome) {
   switch (outcome.status) {
     case LargeStatus::kOk:
@@ -98,6 +101,7 @@ struct BlockedBatch<T>::Workspace {
   BlockedFinish<std::complex<T>> finish_complex;
   AlignedBuffer<T> matrix;  // of operands that are not aligned, or narrow
   AlignedBuffer<T> left, right, values, weights;
+  AlignedBuffer<T> diagonals, superdiagonals, scratch;  // of bidiagonal forms
   AlignedBuffer<char> finishing;
 
   void prepare(const LargePlan& wanted) {
@@ -135,58 +139,111 @@ bool BlockedBatch<T>::run(int64_t first, int64_t last, const std::atomic<bool>* 
   const bool keep = factor_plan_.operand_bytes() <= kKeptOperandBytes;
   Workspace& workspace = keep ? of_this_thread : of_this_task.emplace();
   workspace.prepare(factor_plan_);
-  for (int64_t i = first; i < last; ++i) {
-    if (cancel != nullptr && cancel->load(std::memory_order_relaxed)) return false;
+  const int64_t step = gathers_values() ? kMostBidiagonals : 1;
+  for (int64_t i = first; i < last; i += step) {
+    if (is_set(cancel)) return false;
+    workspace.values.reserve(static_cast<size_t>(step * k_));
     T* const values = kept != nullptr ? kept + (i - first) * k_ : workspace.values.data();
-    source_.for_each(i, 1, [&](int, const MatrixSource::Slot& slot) { compute(workspace, slot, values); });
+    if (!gathers_values()) {
+      source_.for_each(i, 1, [&](int, const MatrixSource::Slot& slot) { compute(workspace, slot, values); });
+    } else if (!compute_values(workspace, i, static_cast<int>(std::min(step, last - i)), cancel, values)) {
+      return false;
+    }
   }
   return true;
 }
 
 template <class T>
+int64_t BlockedBatch<T>::matrices_of_task(int64_t count, int threads) const {
+  if (!gathers_values()) return 1;
+  const int64_t of_thread = std::max<int64_t>(1, (count + threads - 1) / threads);
+  const int64_t tasks = (of_thread + kMostBidiagonals - 1) / kMostBidiagonals;
+  return (of_thread + tasks - 1) / tasks;
+}
+
+template <class T>
 void BlockedBatch<T>::compute(Workspace& workspace, MatrixSource::Slot slot, T* values) const {
-  if constexpr (std::is_same_v<T, float>) {
-    if (is_narrow(plan_.problem)) {
-      workspace.matrix.reserve(matrix_bytes(plan_.problem) / sizeof(T));
-      widen_matrix(plan_.problem, slot.matrix, workspace.matrix.data());
-      slot.matrix = reinterpret_cast<const char*>(workspace.matrix.data());
-    }
-  }
+  slot.matrix = operand_of(workspace, slot.matrix);
   const Made made = decompose(workspace, slot.matrix, values);
   if (!made.results) {
     write_nan(slot, values);
   } else if (plan_.outputs.vectors()) {
     write_vectors(workspace, made, slot, values);
   }
-  const size_t bytes = static_cast<size_t>(plan_.outputs.values) * sizeof(T);
-  if (char* const to = slot.plane(Plane::kValues, bytes)) std::memcpy(to, values, bytes);
-  counters_.add(made.status, 1);
-  if (slot.status != nullptr) *slot.status = made.status;
+  write_values(slot, made.status, values);
 }
 
-// Thin vectors to workspace.left and .right, k values to `values`. JACOBI takes over what BIDIAGONAL gives up.
+// false: cancelled.
 template <class T>
-typename BlockedBatch<T>::Made BlockedBatch<T>::decompose(Workspace& workspace, const char* matrix, T* values) const {
-  const size_t bytes = factor_plan_.operand_bytes();
-  const void* operand = matrix;
-  if (reinterpret_cast<uintptr_t>(matrix) % alignof(T) != 0) {
-    workspace.matrix.reserve(bytes / sizeof(T));
-    operand = std::memcpy(workspace.matrix.data(), matrix, bytes);
+bool BlockedBatch<T>::compute_values(Workspace& workspace, int64_t first, int count, const std::atomic<bool>* cancel,
+                                     T* values) const {
+  const int k = static_cast<int>(k_);
+  workspace.diagonals.reserve(static_cast<size_t>(count * k));
+  workspace.superdiagonals.reserve(static_cast<size_t>(count * k));
+  workspace.scratch.reserve(bidiagonal_values_scratch(k));
+  T *const d = workspace.diagonals.data(), *const e = workspace.superdiagonals.data();
+  int exponents[kMostBidiagonals];
+  bool finite[kMostBidiagonals];
+  for (int l = 0; l < count; ++l) {
+    if (is_set(cancel)) return false;
+    source_.for_each(first + l, 1, [&](int, const MatrixSource::Slot& slot) {
+      const void* const operand = operand_of(workspace, slot.matrix);
+      const auto reduce = [&](auto& svd, const auto& t) {
+        finite[l] = svd.reduce(t, d + l * k, e + l * k, &exponents[l]);
+      };
+      components_ == 1 ? reduce(workspace.real, tall_operand<T>(operand))
+                       : reduce(workspace.complex, tall_operand<std::complex<T>>(operand));
+    });
   }
+  find_values(Bidiagonals<T>{k, count, d, e, values}, workspace.scratch.data());
+  source_.for_each(first, count, [&](int l, const MatrixSource::Slot& slot) {
+    T* const own = values + l * k;
+    if (!finite[l]) write_nan(slot, own);
+    write_values(slot, finite[l] ? scale_values(k, exponents[l], own) : MatrixStatus::kNonFinite, own);
+  });
+  return true;
+}
+
+// The matrix as numbers of type T, aligned: where it is, or in the workspace.
+template <class T>
+const char* BlockedBatch<T>::operand_of(Workspace& workspace, const char* matrix) const {
+  const size_t bytes = matrix_bytes(widened(plan_.problem));
+  if constexpr (std::is_same_v<T, float>) {
+    if (is_narrow(plan_.problem)) {
+      workspace.matrix.reserve(bytes / sizeof(T));
+      widen_matrix(plan_.problem, matrix, workspace.matrix.data());
+      return reinterpret_cast<const char*>(workspace.matrix.data());
+    }
+  }
+  if (reinterpret_cast<uintptr_t>(matrix) % alignof(T) == 0) return matrix;
+  workspace.matrix.reserve(bytes / sizeof(T));
+  return static_cast<const char*>(std::memcpy(workspace.matrix.data(), matrix, bytes));
+}
+
+// A wide matrix is transposed (engine/vector_layout.h).
+template <class T>
+template <class E>
+StridedMatrix<E> BlockedBatch<T>::tall_operand(const void* operand) const {
+  const Problem& p = plan_.problem;
+  const bool by_columns = p.order == Order::kColumnMajor;
+  const StridedMatrix<E> t{static_cast<const E*>(operand), p.rows, p.cols, by_columns ? 1 : p.cols,
+                           by_columns ? p.rows : 1};
+  return p.rows >= p.cols ? t : StridedMatrix<E>{t.data, t.cols, t.rows, t.col_stride, t.row_stride};
+}
+
+// Thin vectors to workspace.left and .right, k values to `values`.
+template <class T>
+typename BlockedBatch<T>::Made BlockedBatch<T>::decompose(Workspace& workspace, const void* operand, T* values) const {
   const Problem& p = plan_.problem;
   if (plan_.host_method == Method::kBidiagonal) {
-    const MatrixStatus status =
-        components_ == 1
-            ? bidiagonal(workspace, workspace.real, static_cast<const T*>(operand), values)
-            : bidiagonal(workspace, workspace.complex, static_cast<const std::complex<T>*>(operand), values);
+    const MatrixStatus status = components_ == 1 ? bidiagonal(workspace, workspace.real, operand, values)
+                                                 : bidiagonal(workspace, workspace.complex, operand, values);
     const int64_t m = std::max(p.rows, p.cols);
-    if (status != MatrixStatus::kNotConverged) {
-      const bool tall = p.rows >= p.cols;
-      return {status,
-              status != MatrixStatus::kNonFinite,
-              {tall ? Plane::kLeft : Plane::kRight, m, k_, 1, m, false},
-              {tall ? Plane::kRight : Plane::kLeft, k_, k_, 1, k_, false}};
-    }
+    const bool tall = p.rows >= p.cols;
+    return {status,
+            status != MatrixStatus::kNonFinite,
+            {tall ? Plane::kLeft : Plane::kRight, m, k_, 1, m, false},
+            {tall ? Plane::kRight : Plane::kLeft, k_, k_, 1, k_, false}};
   }
   if (plan_.host_method == Method::kTridiagonal) {
     const MatrixStatus status =
@@ -207,17 +264,12 @@ typename BlockedBatch<T>::Made BlockedBatch<T>::decompose(Workspace& workspace, 
 
 template <class T>
 template <class E>
-MatrixStatus BlockedBatch<T>::bidiagonal(Workspace& workspace, BidiagonalSvd<E>& svd, const E* operand,
+MatrixStatus BlockedBatch<T>::bidiagonal(Workspace& workspace, BidiagonalSvd<E>& svd, const void* operand,
                                          T* values) const {
-  const Problem& p = plan_.problem;
-  const bool by_columns = p.order == Order::kColumnMajor, tall = p.rows >= p.cols;
-  // A wide matrix is transposed (engine/vector_layout.h).
-  StridedMatrix<E> t{operand, p.rows, p.cols, by_columns ? 1 : p.cols, by_columns ? p.rows : 1};
-  if (!tall) t = {operand, t.cols, t.rows, t.col_stride, t.row_stride};
-  if (!plan_.outputs.vectors()) return svd.decompose(t, values, nullptr, nullptr);
+  const bool tall = plan_.problem.rows >= plan_.problem.cols;
   T* const x = tall ? workspace.left.data() : workspace.right.data();
   T* const y = tall ? workspace.right.data() : workspace.left.data();
-  return svd.decompose(t, values, reinterpret_cast<E*>(x), reinterpret_cast<E*>(y));
+  return svd.decompose(tall_operand<E>(operand), values, reinterpret_cast<E*>(x), reinterpret_cast<E*>(y));
 }
 
 template <class T>
@@ -329,6 +381,14 @@ void BlockedBatch<T>::copy_columns(const T* from, const VectorLayout& made, cons
   }
   const T sign = made.conjugate != wanted.conjugate ? T(-1) : T(1);
   components_ == 1 ? copy_elements<1>(from, made, wanted, sign, to) : copy_elements<2>(from, made, wanted, sign, to);
+}
+
+template <class T>
+void BlockedBatch<T>::write_values(const MatrixSource::Slot& slot, MatrixStatus status, const T* values) const {
+  const size_t bytes = static_cast<size_t>(plan_.outputs.values) * sizeof(T);
+  if (char* const to = slot.plane(Plane::kValues, bytes)) std::memcpy(to, values, bytes);
+  counters_.add(status, 1);
+  if (slot.status != nullptr) *slot.status = status;
 }
 
 template <class T>

@@ -1,5 +1,6 @@
 // Batches of larger matrices: one matrix after the other on a thread. BIDIAGONAL is bidiagonal_svd.h, TRIDIAGONAL, which
-// Hermitian matrices have, hermitian_eigen.h. JACOBI is the driver of large matrices (blocked_svd.h).
+// Hermitian matrices have, hermitian_eigen.h. JACOBI is the driver of large matrices (blocked_svd.h). Values alone of
+// several bidiagonal forms are found at once (bidiagonal_values.h).
 //
 //   BlockedBatch<T> batch(plan, source, counters);
 //   batch.run(first, last, cancel, values);   // from any thread, for disjoint ranges that make up all matrices
@@ -30,6 +31,10 @@ class BlockedBatch {
   // mimo: of the plan; read for gradients alone.
   BlockedBatch(const Plan& plan, const MatrixSource& source, StatusCounters& counters, const MimoTask<T>& mimo);
 
+  // Matrices for a call of run(), where `threads` share `count` of them: as many as are found at once, if each thread has
+  // some.
+  int64_t matrices_of_task(int64_t count, int threads) const;
+
   // Writes planes and statuses of the matrices first .. last - 1, and where kept is not null their k values each to it.
   // false: cancelled between two of them. Throws std::bad_alloc.
   bool run(int64_t first, int64_t last, const std::atomic<bool>* cancel, T* kept) const;
@@ -38,10 +43,15 @@ class BlockedBatch {
   struct Workspace;
   struct Made;  // what the decomposition of a matrix has given
 
+  bool gathers_values() const { return plan_.host_method == Method::kBidiagonal && !plan_.outputs.vectors(); }
   void compute(Workspace& workspace, MatrixSource::Slot slot, T* values) const;
-  Made decompose(Workspace& workspace, const char* matrix, T* values) const;
+  bool compute_values(Workspace& workspace, int64_t first, int count, const std::atomic<bool>* cancel, T* values) const;
+  const char* operand_of(Workspace& workspace, const char* matrix) const;
   template <class E>
-  MatrixStatus bidiagonal(Workspace& workspace, BidiagonalSvd<E>& svd, const E* operand, T* values) const;
+  StridedMatrix<E> tall_operand(const void* operand) const;
+  Made decompose(Workspace& workspace, const void* operand, T* values) const;
+  template <class E>
+  MatrixStatus bidiagonal(Workspace& workspace, BidiagonalSvd<E>& svd, const void* operand, T* values) const;
   template <class E>
   MatrixStatus tridiagonal(Workspace& workspace, HermitianEigen<E>& eigen, const E* operand, T* values) const;
   template <class E>
@@ -52,6 +62,7 @@ class BlockedBatch {
                        const MatrixSource::Slot& slot, const T* values) const;
   void write_vectors(Workspace& workspace, const Made& made, const MatrixSource::Slot& slot, const T* values) const;
   void write_nan(const MatrixSource::Slot& slot, T* values) const;
+  void write_values(const MatrixSource::Slot& slot, MatrixStatus status, const T* values) const;
   void copy_columns(const T* from, const VectorLayout& made, const VectorLayout& wanted,
                     const MatrixSource::Slot& slot) const;
   char* plane_of(const MatrixSource::Slot& slot, const VectorLayout& layout) const;
