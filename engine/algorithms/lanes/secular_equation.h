@@ -23,7 +23,7 @@
 // Cost: about 6 k^2 quotients for the roots, k^2 for each of steps 2 and 3. Accuracy: the residual of M and the
 // orthogonality are a few k u for |M| about one, where all |z_i| and differences of poles are above u. A root is found
 // to |f| <= 8 u (1 + sum |.|) + u |x f'|, or what rounding allows. It ends for whatever numbers, NaN too. The bits of a
-// root depend on the equation alone, not on the number of lanes.
+// root depend on the equation and the number of threads alone, not on that of lanes.
 #if defined(SVDSERVE_ENGINE_ALGORITHMS_LANES_SECULAR_EQUATION_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SVDSERVE_ENGINE_ALGORITHMS_LANES_SECULAR_EQUATION_H_
 #undef SVDSERVE_ENGINE_ALGORITHMS_LANES_SECULAR_EQUATION_H_

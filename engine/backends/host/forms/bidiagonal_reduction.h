@@ -4,9 +4,10 @@
 //   A = Q B P^H, B real upper bidiagonal
 //   step j:  H_j of column j;  z := A^H v_j;  G_j of row j;  x := A w_j - ...;  A := A - v_j z'^H - x' w_j^H
 //
-// The update of a step waits for the next one, which makes it in the pass over A that forms its own z. So a step reads
-// A twice and writes it once; LAPACK's gebd2 reads it four times and writes it twice. Up to n = 128 or so, A stays in
-// a core's own cache.
+// The update of a step waits for the next one, which makes it in the pass over A that forms its own z. Row j after H_j is
+// w but for its scale and its first number, and has its number of a column as soon as z has. So some columns at a time
+// are updated, multiplied by v, and added to A w, while they are in the first cache. A step reads A once and writes it
+// once. LAPACK's gebd2 reads it four times and writes it twice.
 // Source: Golub and Van Loan, 3rd ed., algorithm 5.4.2; the order of the passes: Howell, Demmel, Fulton, Hammarling and
 // Marmol, ACM Trans. Math. Softw. 34 (2008) article 14, section 3.
 //
@@ -44,7 +45,7 @@ constexpr int reduction_ld(int n) {
   constexpr int kNumbers = kReductionAlignment / static_cast<int>(sizeof(T));
   return (n + kNumbers - 1) / kNumbers * kNumbers;
 }
-constexpr size_t reduction_work(int ld, int planes) { return static_cast<size_t>(ld) * planes * 7; }
+constexpr size_t reduction_work(int ld, int planes) { return static_cast<size_t>(ld) * planes * 8; }
 
 void bidiagonalize(const BidiagonalReduction<float>& task);
 void bidiagonalize(const BidiagonalReduction<double>& task);

@@ -2,8 +2,8 @@
 // the calling thread.
 //
 //   B_m = U_m diag(s_m) V_m^T, n x n, diagonal d_m, superdiagonal e_m
-// Method: dqds, and bisection for lanes that it gives up (algorithms/lanes/matrix_values.h). It cannot fail. One or two
-// matrices have no pack, which takes as long for one as for all.
+// Method: dqds, and bisection for lanes that it gives up (algorithms/lanes/matrix_values.h). It cannot fail. A
+// matrix alone has no pack, which takes as long for one as for all.
 //
 // Cost: about 40 n^2 operations a matrix. Accuracy: |error| <= (16 + 2 n) u s_max.
 #ifndef SVDSERVE_ENGINE_BACKENDS_HOST_VALUES_BIDIAGONAL_VALUES_H_
