@@ -50,7 +50,7 @@ class BidiagonalSvdTest : public ::testing::Test {
       return result;
     }
     std::vector<T> d(n), e(n);
-    host::AlignedArray<T> scratch;
+    host::AlignedArray<double> scratch;
     scratch.reserve(host::bidiagonal_values_scratch(static_cast<int>(n)));
     int exponent = 0;
     result.status = MatrixStatus::kNonFinite;

@@ -115,7 +115,7 @@ class DivideAndConquerTest : public ::testing::Test {
   // By dqds, of `count` matrices.
   static std::vector<T> values_alone(int n, int count, const std::vector<T>& d, const std::vector<T>& e) {
     std::vector<T> s(d.size());
-    host::AlignedArray<T> scratch;
+    host::AlignedArray<double> scratch;
     scratch.reserve(host::bidiagonal_values_scratch(n));
     host::find_values(host::Bidiagonals<T>{n, count, d.data(), e.data(), s.data()}, scratch.data());
     return s;

@@ -101,7 +101,8 @@ struct BlockedBatch<T>::Workspace {
   BlockedFinish<std::complex<T>> finish_complex;
   AlignedBuffer<T> matrix;  // of operands that are not aligned, or narrow
   AlignedBuffer<T> left, right, values, weights;
-  AlignedBuffer<T> diagonals, superdiagonals, scratch;  // of bidiagonal forms
+  AlignedBuffer<T> diagonals, superdiagonals;  // of bidiagonal forms
+  AlignedBuffer<double> scratch;
   AlignedBuffer<char> finishing;
 
   void prepare(const LargePlan& wanted) {

@@ -12,7 +12,9 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace svdserve::HWY_NAMESPACE {
-void values_of_float(const host::Bidiagonals<float>& b, float* scratch) { find_values<NarrowLane<float>>(b, scratch); }
+void values_of_float(const host::Bidiagonals<float>& b, double* scratch) {
+  find_values<NarrowLane<double>>(b, scratch);
+}
 void values_of_double(const host::Bidiagonals<double>& b, double* scratch) {
   find_values<NarrowLane<double>>(b, scratch);
 }
@@ -24,7 +26,7 @@ namespace svdserve {
 HWY_EXPORT(values_of_float);
 HWY_EXPORT(values_of_double);
 namespace host {
-void find_values(const Bidiagonals<float>& b, float* scratch) {
+void find_values(const Bidiagonals<float>& b, double* scratch) {
   b.count <= kMostLone ? find_lone_values(b, scratch) : HWY_DYNAMIC_DISPATCH(values_of_float)(b, scratch);
 }
 void find_values(const Bidiagonals<double>& b, double* scratch) {

@@ -5,7 +5,8 @@
 // Method: dqds, and bisection for lanes that it gives up (algorithms/lanes/matrix_values.h). It cannot fail. A
 // matrix alone has no pack, which takes as long for one as for all.
 //
-// Cost: about 40 n^2 operations a matrix. Accuracy: |error| <= (16 + 2 n) u s_max.
+// Cost: about 40 n^2 operations a matrix. Accuracy: |error| <= (16 + 2 n) u s_max, u that of doubles, in which all of it is
+// computed. Values of floats are rounded at the end.
 #ifndef SVDSERVE_ENGINE_BACKENDS_HOST_VALUES_BIDIAGONAL_VALUES_H_
 #define SVDSERVE_ENGINE_BACKENDS_HOST_VALUES_BIDIAGONAL_VALUES_H_
 
@@ -25,11 +26,11 @@ struct Bidiagonals {
   T* s;  // [out] descending
 };
 
-// Numbers of `scratch`, which is aligned to 64 bytes.
+// Doubles of `scratch`, which is aligned to 64 bytes.
 constexpr size_t bidiagonal_values_scratch(int n) { return size_t{7} * kMostBidiagonals * static_cast<size_t>(n); }
 
 // The values of a matrix depend on it alone.
-void find_values(const Bidiagonals<float>& b, float* scratch);
+void find_values(const Bidiagonals<float>& b, double* scratch);
 void find_values(const Bidiagonals<double>& b, double* scratch);
 
 }  // namespace svdserve::host

@@ -4,8 +4,8 @@
 
 namespace svdserve::host {
 
-void find_lone_values(const Bidiagonals<float>& b, float* scratch) {
-  scalar::find_values<scalar::NarrowLane<float>>(b, scratch);
+void find_lone_values(const Bidiagonals<float>& b, double* scratch) {
+  scalar::find_values<scalar::NarrowLane<double>>(b, scratch);
 }
 void find_lone_values(const Bidiagonals<double>& b, double* scratch) {
   scalar::find_values<scalar::NarrowLane<double>>(b, scratch);

@@ -9,7 +9,7 @@ namespace svdserve::host {
 // More of them take less time as a pack.
 inline constexpr int kMostLone = 1;
 
-void find_lone_values(const Bidiagonals<float>& b, float* scratch);
+void find_lone_values(const Bidiagonals<float>& b, double* scratch);
 void find_lone_values(const Bidiagonals<double>& b, double* scratch);
 
 }  // namespace svdserve::host

@@ -17,12 +17,12 @@ SVD_KERNEL_BEGIN
 // q and e of the lanes, which are at least `count` matrices. Lanes beyond the last matrix repeat it.
 template <class Lane, class T>
 SVD_HD void load_bidiagonals(const host::Bidiagonals<T>& b, Lane* q, Lane* e) {
-  T d_of[Lane::kLanes], e_of[Lane::kLanes];
+  double d_of[Lane::kLanes], e_of[Lane::kLanes];
   for (int i = 0; i < b.n; ++i) {
     for (int l = 0; l < Lane::kLanes; ++l) {
       const int at = std::min(l, b.count - 1) * b.n + i;
       d_of[l] = b.d[at];
-      e_of[l] = i + 1 < b.n ? b.e[at] : T(0);
+      e_of[l] = i + 1 < b.n ? b.e[at] : 0;
     }
     const Lane x = Lane::load(d_of), y = Lane::load(e_of);
     q[i] = x * x;
@@ -32,21 +32,21 @@ SVD_HD void load_bidiagonals(const host::Bidiagonals<T>& b, Lane* q, Lane* e) {
 
 // b.count <= kLanes.
 template <class Lane, class T>
-SVD_HD_CALLED void find_values_of_pack(const host::Bidiagonals<T>& b, T* scratch) {
+SVD_HD_CALLED void find_values_of_pack(const host::Bidiagonals<T>& b, double* scratch) {
   Lane* const q = reinterpret_cast<Lane*>(scratch);
   Lane *const e = q + b.n, *const backup = e + b.n, *const kept = backup + 2 * b.n;
   load_bidiagonals(b, q, e);
   bidiagonal_values(RuntimeSize{b.n}, q, e, backup, kept, q);
   for (int i = 0; i < b.n; ++i) {
-    T values[Lane::kLanes];
+    double values[Lane::kLanes];
     q[i].store(values);
-    for (int l = 0; l < b.count; ++l) b.s[l * b.n + i] = values[l];
+    for (int l = 0; l < b.count; ++l) b.s[l * b.n + i] = static_cast<T>(values[l]);
   }
   for (int m = 0; m < b.count; ++m) std::sort(b.s + m * b.n, b.s + (m + 1) * b.n, std::greater<>());
 }
 
 template <class Lane, class T>
-void find_values(const host::Bidiagonals<T>& b, T* scratch) {
+void find_values(const host::Bidiagonals<T>& b, double* scratch) {
   static_assert(Lane::kLanes <= host::kMostBidiagonals);
   for (int m = 0; m < b.count; m += Lane::kLanes) {
     const int at = m * b.n;
