@@ -83,7 +83,8 @@ inline constexpr int64_t kMaxGroup = 16384;
 struct Options {
   Decomposition decomposition = Decomposition::kSvd;
   Triangle triangle = Triangle::kLower;  // of kHermitian alone
-  Method method = Method::kAuto;         // of kHermitian: kAuto or kJacobi; of kGeneral: kAuto, kQr or kJacobi
+  // kHermitian: kAuto or kJacobi, which beyond some order are both kTridiagonal (planner.h); kGeneral: kAuto, kQr or kJacobi.
+  Method method = Method::kAuto;
   // BISECTION: delta, the relative width |b - a| / (|a| + |b|) at which an interval around lambda = s^2 is narrow
   // enough, in (0, 1/2]. JACOBI: the cosine of the angle between two columns below which they count as orthogonal, in
   // (0, 1]. 0 means the method's default. Other methods take none; kAuto of vectors and of kHermitian is JACOBI with one,

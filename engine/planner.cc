@@ -32,9 +32,10 @@ bool is_open(const Options& options) {
 // Hermitian matrices have TRIDIAGONAL there, and where they are small. All others, and those that are too large on a GPU,
 // are JACOBI's. So are a tolerance, a limit of sweeps, and m != n where no thread block has room for the QR.
 Method resolve(const Options& options, bool vectors, const Problem& problem) {
-  if (options.method != Method::kAuto) return options.method;
   const int64_t k = values_per_matrix(problem);
   const bool hermitian = options.decomposition == Decomposition::kHermitian;
+  if (hermitian && k > kLargestInGrid) return Method::kTridiagonal;
+  if (options.method != Method::kAuto) return options.method;
   const int64_t least = vectors || hermitian ? kLargestReproducible + 1 : 1;
   const int64_t on_gpu = problem.rows == problem.cols ? kLargestInMemory : kLargestInGrid;
   const int64_t largest = is_open(options) ? on_gpu : kLargestReproducible;
@@ -303,7 +304,7 @@ PlanOrError make_plan(const Problem& problem, const Options& options) {
     return fail("tolerance", "BIDIAGONAL (and AUTO, which chose it) takes no tolerance; ask for BISECTION or JACOBI");
   }
   if (options.max_sweeps < 0 || options.max_sweeps > kLargestMaxSweeps) return {std::nullopt, bad_max_sweeps()};
-  if (options.max_sweeps != 0 && method != Method::kJacobi) {
+  if (options.max_sweeps != 0 && method != Method::kJacobi && !hermitian) {
     return fail("max_sweeps", "is for JACOBI alone, which counts sweeps");
   }
   const double u = unit_roundoff(problem.dtype);

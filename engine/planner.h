@@ -22,7 +22,8 @@ struct ShapeLimits {
 inline constexpr ShapeLimits kShapeLimits{512, 16384};
 // Largest min(m, n) of BIDIAGONAL and BISECTION by name, and of the kernels whose bits are the same on CPU and GPU.
 inline constexpr int64_t kLargestReproducible = 32;
-// On a GPU AUTO is BIDIAGONAL up to the first k, where m = n up to the second, with vectors from k = 33 on. The registers of
+// On a GPU AUTO is BIDIAGONAL up to the first k, where m = n up to the second, with vectors from k = 33 on. Hermitian matrices
+// beyond the first k are TRIDIAGONAL, whatever was asked for: no kernel has JACOBI of so many. The registers of
 // eight warps hold a matrix of kLargestInGrid columns, c128 with some of them in memory beyond the third. Beyond what they
 // hold, values alone go the way of vectors.
 inline constexpr int64_t kLargestInGrid = 128, kLargestInMemory = 512;
@@ -46,7 +47,7 @@ inline constexpr int kLargestWithoutFloor = 16;
 // no more of them in registers.
 inline constexpr int kLargestTridiagonal = 4;
 // The largest order of Hermitian matrices of a batch.
-inline constexpr int64_t kLargestHermitian = 128;
+inline constexpr int64_t kLargestHermitian = kLargestInMemory;
 // The largest order of general matrices of a batch.
 inline constexpr int64_t kLargestGeneral = kLargestReproducible;
 // QR of general matrices: a residual of more than this, in units of k u |A|_F, was lost by balancing, and the matrix is

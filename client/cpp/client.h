@@ -155,7 +155,7 @@ class SVDSERVE_CLIENT_API Client : public Verbs<false> {
                                MemoryOrder order = MemoryOrder::kRowMajor, const ComputeOptions& compute = {},
                                const CallOptions& call = {});
 
-  // Eigenvalues and eigenvectors of count Hermitian matrices of n x n, n <= the server's limits.max_hermitian_order (128).
+  // Eigenvalues and eigenvectors of count Hermitian matrices of n x n, n <= the server's limits.max_hermitian_order (512).
   // compute.triangle of each is read; compute.problem and compute.vectors are not looked at. data: count * n * n
   // elements. For eigenvalues alone call decompose() with compute.problem = Problem::kHermitian. Errors are relative to
   // the largest eigenvalue of a matrix. For small eigenvalues of graded matrices use Method::kFactored in the eigh() of one matrix.

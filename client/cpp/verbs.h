@@ -69,7 +69,7 @@ class Verbs : public Caller {
     return several(std::forward<G>(group), options, internal::svd_by(options));
   }
 
-  // A = U L U^H, A Hermitian, n <= the server's limits.max_hermitian_order (128): eigenvalues w(i), ascending, and u(i).
+  // A = U L U^H, A Hermitian, n <= the server's limits.max_hermitian_order (512): eigenvalues w(i), ascending, and u(i).
   // Errors are relative to the largest eigenvalue of a matrix.
   template <Elements D>
   Reply<HermitianEigen<ElementOf<D>>> eigh(D&& data, const Shape& shape, const EighOptions& options = {}) {

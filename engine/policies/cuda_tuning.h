@@ -121,6 +121,9 @@ constexpr int reduction_warps(int element_bytes, int k) { return element_bytes <
 constexpr int kept_by_block(int element_bytes) { return element_bytes < 16 ? 32 : 48; }
 inline constexpr int kWriteEveryByBlock = 2;
 inline constexpr int kKeptByCluster = 128, kWriteEveryByCluster = 1, kReductionCluster = 4;
+constexpr bool has_reduction_clusters(int k) { return k > 256; }
+// Elements that such blocks share in the device's memory.
+inline constexpr int kReductionElements = 24 * 512;
 
 // Values alone of such matrices are bisected, a thread each: threads of a block.
 inline constexpr int kBisectBlock = 128;

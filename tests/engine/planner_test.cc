@@ -96,6 +96,19 @@ TEST(Planner, BothMethodsDifferOnlyBeyondTheLimitOfEqualBits) {
             Method::kTridiagonal);
 }
 
+TEST(Planner, HermitianMatricesBeyondRegistersAreTridiagonalWhateverIsAskedFor) {
+  for (const int64_t k : {129, 512}) {
+    for (const Options& options : {Options{}, Options{.method = Method::kJacobi}, Options{.tolerance = 1e-9},
+                                   Options{.method = Method::kJacobi, .max_sweeps = 5}}) {
+      Options hermitian = options;
+      hermitian.decomposition = Decomposition::kHermitian;
+      const Plan plan = planned({k, k, DType::kF64, Order::kRowMajor}, hermitian);
+      EXPECT_EQ(plan.method, Method::kTridiagonal);
+      EXPECT_EQ(plan.host_method, Method::kTridiagonal);
+    }
+  }
+}
+
 TEST(Planner, VectorsAndWhatRegistersDoNotHoldGoByRowsOnAGpu) {
   for (const DType dtype : kDTypes) {
     for (const int64_t k : {32, 33, 96, 97, 128, 129, 512}) {
@@ -103,7 +116,6 @@ TEST(Planner, VectorsAndWhatRegistersDoNotHoldGoByRowsOnAGpu) {
       EXPECT_EQ(is_by_rows(planned(problem, {.vectors = Vectors::kThin})), k > 32);
       EXPECT_EQ(is_by_rows(planned(problem, {})), k > (dtype == DType::kC128 ? 96 : 128));
       EXPECT_FALSE(is_by_rows(planned(problem, {.method = Method::kJacobi, .vectors = Vectors::kThin})));
-      if (k > kLargestHermitian) continue;
       for (const Vectors vectors : {Vectors::kNone, Vectors::kThin}) {
         const Options hermitian{.decomposition = Decomposition::kHermitian, .vectors = vectors};
         EXPECT_EQ(is_by_rows(planned(problem, hermitian)), k > 32);
@@ -348,12 +360,12 @@ TEST(PlannerOfEigenproblems, TheOrderOfGeneralMatricesIsLookedAtFirst) {
   planned({kLargestGeneral, kLargestGeneral, DType::kF64, Order::kRowMajor}, general);
 }
 
-TEST(PlannerOfEigenproblems, HermitianMatricesHaveALowerLimitThanSingularValues) {
+TEST(PlannerOfEigenproblems, HermitianMatricesHaveALimitOfTheirOwn) {
   const Options hermitian{.decomposition = Decomposition::kHermitian};
-  for (const int64_t order : {kLargestHermitian + 1, kShapeLimits.max_values, kShapeLimits.max_dimension + 1}) {
+  for (const int64_t order : {kLargestHermitian + 1, kShapeLimits.max_dimension + 1}) {
     const Problem problem{order, order, DType::kF64, Order::kRowMajor};
     expect_refused(problem, hermitian, "rows");
-    EXPECT_NE(message_of(problem, hermitian).find("Hermitian matrices must be at most 128, but is"), std::string::npos);
+    EXPECT_NE(message_of(problem, hermitian).find("Hermitian matrices must be at most 512, but is"), std::string::npos);
     EXPECT_NE(message_of(problem, hermitian).find("DecomposeLarge"), std::string::npos);
   }
   planned({kLargestHermitian, kLargestHermitian, DType::kF64, Order::kRowMajor}, hermitian);

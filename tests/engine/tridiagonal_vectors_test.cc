@@ -4,73 +4,22 @@
 // rotations.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <functional>
 #include <random>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "engine/algorithms/blocks/tridiagonalize_in_registers.h"
-#include "engine/algorithms/blocks/vector_rows.h"
-#include "engine/algorithms/lanes/hermitian_eigen.h"
-#include "engine/algorithms/lanes/tridiagonal_qr.h"
 #include "engine/core/team.h"
-#include "engine/policies/cuda_tuning.h"
 #include "tests/support/numerics/effort.h"
-#include "tests/support/numerics/engine_run.h"
-#include "tests/support/numerics/fiber_team.h"
 #include "tests/support/numerics/hermitian_samples.h"
 #include "tests/support/numerics/register_grid_on_fibers.h"
 #include "tests/support/numerics/square_factors.h"
 #include "tests/support/numerics/swept_form.h"
-#include "tests/support/numerics/vector_rows_on_fibers.h"
+#include "tests/support/numerics/tridiagonal_on_fibers.h"
 
 namespace svdserve::numerics {
 namespace {
-
-// Q^H A Q = T as the grid gives it.
-template <class E>
-struct Reduced {
-  using L = typename E::Lane;
-
-  explicit Reduced(int k)
-      : pitch(scalar::padded_row(k)),
-        reflectors(size(k * pitch), scalar::zero_element<E>()),
-        g(size(k), L(0)),
-        diagonal(size(k), L(0)),
-        off_diagonal(size(k), scalar::zero_element<E>()) {}
-  friend bool operator==(const Reduced& a, const Reduced& b) {
-    const auto same = [](const auto& x, const auto& y) {
-      return x.size() == y.size() && std::memcmp(x.data(), y.data(), x.size() * sizeof(x[0])) == 0;
-    };
-    return same(a.reflectors, b.reflectors) && same(a.g, b.g) && same(a.diagonal, b.diagonal) &&
-           same(a.off_diagonal, b.off_diagonal);
-  }
-
-  int pitch;
-  std::vector<E> reflectors;  // h_j from j * pitch on
-  std::vector<L> g, diagonal;
-  std::vector<E> off_diagonal;
-  L exponent{0};
-  bool finite = false;
-};
-
-template <class E>
-struct ToReduced {
-  using L = typename E::Lane;
-  Reduced<E>* to;
-  void diagonal(int j, L x) const { to->diagonal[size(j)] = x; }
-  void off_diagonal(int j, L g, const E& x) const {
-    to->g[size(j)] = g;
-    to->off_diagonal[size(j)] = x;
-  }
-  void reflector(int j, int i, const E& h) const {
-    if (i < to->pitch) to->reflectors[size(j * to->pitch + i)] = h;
-  }
-};
 
 template <class E, int K, int R, int C>
 Reduced<E> reduce(const Matrix& a, uint64_t seed) {
@@ -84,42 +33,6 @@ Reduced<E> reduce(const Matrix& a, uint64_t seed) {
   return t;
 }
 
-template <class T>
-using Form = scalar::TridiagonalForm<scalar::ScalarLane<T>>;
-
-// Ascending, with the vectors in their order.
-struct Eigen {
-  std::vector<double> values;
-  Dense vectors;
-  int rounds = 0;
-};
-
-// capacity: room for rotations.
-template <class E>
-Eigen eigen_of(Reduced<E> t, int k, int capacity) {
-  using L = typename E::Lane;
-  using T = typename E::Scalar;
-  std::vector<L> e(size(k));
-  const L largest = scalar::split_hermitian_phases(k, t.off_diagonal.data(), t.diagonal.data(), e.data());
-  Rows<E> rows(k, t.reflectors, t.g, 1, t.off_diagonal);
-  Swept<Form<T>> swept(t.diagonal, std::move(e), largest, capacity);
-  Eigen result{std::vector<double>(size(k)), {k, k, std::vector<Wide>(size(k * k))}};
-  for (; result.rounds < 50 && swept.state.high > 0; ++result.rounds) {
-    sweep_round(scalar::OneThread(), &swept);
-    rows.rotate(swept.right, swept.last, swept.groups);
-  }
-  EXPECT_EQ(swept.state.high, 0);
-  for (int i = 0; i < k; ++i) {
-    const int place = scalar::ascending_place_of(k, i, swept.d.data());
-    result.values[size(place)] = scalar::finished_eigenvalue(swept.d[size(i)], t.exponent).v;
-    for (int r = 0; r < k; ++r) {
-      const std::complex<double> x = number(rows.x[size(r * rows.pitch + i)]);
-      result.vectors.at_[size(r * k + place)] = Wide(x.real(), x.imag());
-    }
-  }
-  return result;
-}
-
 template <class S>
 class TridiagonalVectors : public testing::Test {
  protected:
@@ -129,14 +42,9 @@ class TridiagonalVectors : public testing::Test {
   static Reduced<E> reduced(const Matrix& m, uint64_t seed) { return reduce<E, S::K, S::R, S::C>(m, seed); }
   static void expect_contract(const Matrix& m, bool with_reference, const std::string& what) {
     const int n = static_cast<int>(m.rows);
-    const std::string where = std::string(name(kType)) + " " + what + " n = " + std::to_string(n);
     const Eigen e = eigen_of(reduced(m, 0), n, 4 * n * n + 200);
-    EXPECT_LE(e.rounds, 1) << where;
-    const HermitianErrors errors = hermitian_errors(m, e.vectors, e.values, with_reference);
-    // 10 n are promised of each.
-    EXPECT_LE(errors.orthogonality, 4 * n) << where;
-    EXPECT_LE(errors.residual, 2 * n) << where;
-    EXPECT_LE(errors.eigenvalue, n) << where;
+    EXPECT_LE(e.rounds, 1) << what;
+    expect_hermitian_contract(m, e, with_reference, what);
   }
 };
 using Shapes = testing::Types<GridShape<Real<double>, 48, 8, 4>, GridShape<Real<float>, 40, 4, 4>,

@@ -596,7 +596,7 @@ TEST_F(ContractTest, ServerInfoTellsTheLimits) {
   EXPECT_EQ(info.limits().max_values(), 512);
   EXPECT_EQ(info.limits().max_dimension(), 16384);
   EXPECT_EQ(info.limits().max_general_order(), 32);
-  EXPECT_EQ(info.limits().max_hermitian_order(), 128);
+  EXPECT_EQ(info.limits().max_hermitian_order(), 512);
   EXPECT_EQ(info.limits().max_matrices(), 50000);
   EXPECT_EQ(info.limits().max_message_bytes(), kMessageLimit);
   EXPECT_EQ(info.limits().max_stream_requests(), 64);

@@ -222,7 +222,7 @@ def test_info_and_health(client):
     assert info.data_types == ("f32", "f64", "c64", "c128", "f16", "bf16", "c32", "i16", "ci16")
     assert set(info.methods) == {name.lower() for name, number in _proto.METHODS.items() if number}
     assert (info.limits.max_values, info.limits.max_dimension) == (512, 16384)
-    assert (info.limits.max_general_order, info.limits.max_hermitian_order) == (32, 128)
+    assert (info.limits.max_general_order, info.limits.max_hermitian_order) == (32, 512)
     assert info.limits.max_message_bytes == 64 << 20
     assert info.devices and all(d.healthy and d.backend == "host" and d.threads >= 1 for d in info.devices)
     assert all(d.running_factors == d.waiting_factors == 0 for d in info.devices)

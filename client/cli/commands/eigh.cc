@@ -65,7 +65,7 @@ Arguments declared(EighArguments* to) {
       "svdctl eigh [options] A.npy",
       "Eigenvalues and eigenvectors of Hermitian matrices, A = V diag(w) V^H. Shape (..., n, n) gives\n"
       "w (..., n), ascending, and V (..., n, n), as numpy.linalg.eigh does: column i of V belongs to w[i].\n"
-      "A matrix is large if n exceeds the server's max Hermitian order (128), or does not fit a message, and\n"
+      "A matrix is large if n exceeds the server's max Hermitian order (512), or does not fit a message, and\n"
       "with --relative, --signature and some methods. Each large matrix is uploaded in chunks, in a call of\n"
       "its own. Errors are relative to the largest eigenvalue; not so with --relative, --signature or --method\n"
       "factored. Prints the largest, the smallest and the first eigenvalues, condition and numerical rank.\n"

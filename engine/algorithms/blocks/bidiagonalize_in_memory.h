@@ -17,8 +17,7 @@
 // column has its part of w, r and A conj(r) as soon as it is read. Its update is made where step j + 1 reads it. Every
 // kWriteEvery-th step writes what it has updated; the steps between make the updates since then again.
 //
-// A warp has every kWarps-th column, each lane the rows i = lane (mod 32). Those above j are left out by 32. All sums have one
-// order for each k.
+// Threads and their parts of columns are those of columns_in_memory.h. Rows above j are left out by 32.
 // Cost: k^3 / 3 elements read, a kWriteEvery-th of them written, 4/3 + 2/3 (kWriteEvery + 1) k^3 operations (complex: four
 // times as many), four barriers a step. The bits do not depend on kWriteEvery.
 // Accuracy: |Q B P^H - A| and |Q^H Q - I| of order k u. A conj(v) has errors of order k u |A| |v|, as if summed by itself,
@@ -32,28 +31,33 @@
 #define SVDSERVE_ENGINE_ALGORITHMS_BLOCKS_BIDIAGONALIZE_IN_MEMORY_H_
 #endif
 
+#include "engine/algorithms/blocks/columns_in_memory.h"
 #include "engine/algorithms/blocks/vector_rows.h"
 #include "engine/algorithms/tall/householder.h"
-#include "engine/core/scaling.h"
-#include "engine/core/view.h"
 
 SVD_KERNEL_BEGIN
 
-// An element that is read and written by one instruction.
-template <class E>
-struct alignas(sizeof(E)) WholeElement {
-  E value;
-};
-
-// Threads: core/team.h, 32 kWarps of them. k <= 32 kLaneRows. kKeptBytes: a lane has its rows of a vector in registers where
-// these have no more bytes, and does not read them for each column.
 template <class Threads, class E, int kLaneRows, int kWarps, int kWriteEvery = 1, int kKeptBytes = 0>
-class BidiagonalizeInMemory {
+class BidiagonalizeInMemory : public ColumnsInMemory<Threads, E, kLaneRows, kWarps, kKeptBytes> {
+  using Base = ColumnsInMemory<Threads, E, kLaneRows, kWarps, kKeptBytes>;
+  using typename Base::Column;
+  template <int kCount>
+  using Lines = typename Base::template Lines<kCount>;
+  using Base::add_all;
+  using Base::exchanged;
+  using Base::for_rows;
+  using Base::from_lane;
+  using Base::k_;
+  using Base::lane_;
+  using Base::threads_;
+  using Base::warp_;
+  using Base::with_rows;
+
  public:
-  using L = typename E::Lane;
-  using T = typename E::Scalar;
-  using Whole = WholeElement<E>;
-  static constexpr int kRows = 32 * kLaneRows, kThreads = 32 * kWarps;
+  using Base::kRows;
+  using Base::kThreads;
+  using typename Base::L;
+  using typename Base::Whole;
 
   // The vectors of a step, in whose place is its r until v is known. Those of the step that is being made lack u and x.
   struct Step {
@@ -66,26 +70,23 @@ class BidiagonalizeInMemory {
     Whole beside[kRows];        // column j + 1, before this step
     Whole sums[kWarps][kRows];  // A conj(r) of each warp's columns
     Whole head;                 // element j of column j
-    L partial[2][kWarps][3];
+    typename Base::Partial partial;
   };
 
   SVD_HD BidiagonalizeInMemory(const Threads& threads, Shared* shared, int k)
-      : threads_(threads), shared_(*shared), k_(k), lane_(threads.index() % 32), warp_(threads.index() / 32) {}
+      : Base(threads, &shared->partial, k), shared_(*shared) {}
 
-  // Step 1 of lanes/matrix_values.h, with one power of two for the matrix. Column i goes to a + i * k. by_rows: whether
-  // elements of `given` beside each other are a row's. Returns whether A is finite; one that is not goes on as zero.
+  // A, scaled: column i goes to a + i * k. by_rows: whether elements of `given` beside each other are a row's. Returns whether
+  // A is finite; one that is not goes on as zero.
   SVD_HD bool load(const Whole* given, bool by_rows, Whole* a, L* exponent) {
     L largest(0);
     for (int x = threads_.index(); x < k_ * k_; x += kThreads) {
       largest = raise_to_any_magnitude(largest, given[x].value);
     }
-    largest = largest_of_all(largest);
-    const bool finite = (largest <= L(FloatTraits<T>::kLargest)).m;
-    *exponent = binary_exponent(finite ? largest : L(0));
-    const Pow2<L> scale = make_pow2(-*exponent);
+    Pow2<L> scale;
+    const bool finite = this->find_scale(largest, exponent, &scale);
     for (int x = threads_.index(); x < k_ * k_; x += kThreads) {
-      const E y = finite ? scaled(scaled(given[x].value, scale.first), scale.second) : zero_element<E>();
-      a[by_rows ? x % k_ * k_ + x / k_ : x].value = y;
+      a[by_rows ? x % k_ * k_ + x / k_ : x].value = Base::scaled_by(scale, finite, given[x].value);
     }
     threads_.sync();
     return finite;
@@ -123,78 +124,6 @@ class BidiagonalizeInMemory {
   }
 
  private:
-  // A lane's rows of a column.
-  using Column = E[kLaneRows];
-
-  // f(FixedSize<rows>()), where a lane has so many rows from j / 32 * 32 on.
-  template <int kMost = kLaneRows, class F>
-  SVD_HD void with_rows(int j, F f) const {
-    if constexpr (kMost > 1) {
-      if ((k_ + 31) / 32 - j / 32 < kMost) return with_rows<kMost - 1>(j, f);
-    }
-    f(FixedSize<kMost>());
-  }
-
-  // A lane's rows of a vector that threads share.
-  template <int kCount>
-  class Lines {
-    static constexpr bool kKeeps = kCount * static_cast<int>(sizeof(E)) <= kKeptBytes;
-
-   public:
-    SVD_HD void read(const Whole* shared) {
-      shared_ = shared;
-      if constexpr (kKeeps) {
-        SVD_UNROLL for (int t = 0; t < kCount; ++t) kept_[t] = shared[32 * t].value;
-      }
-    }
-    SVD_HD E operator()(int t) const {
-      if constexpr (kKeeps) {
-        return kept_[t];
-      } else {
-        return shared_[32 * t].value;
-      }
-    }
-
-   private:
-    const Whole* shared_;
-    E kept_[kKeeps ? kCount : 1];
-  };
-
-  template <class F>
-  SVD_HD void for_rows(F f) const {
-    SVD_UNROLL for (int p = 0; p < (kRows + kThreads - 1) / kThreads; ++p) {
-      const int i = threads_.index() + kThreads * p;
-      if (kRows % kThreads == 0 || i < kRows) f(i);
-    }
-  }
-
-  // --- sums over all threads ----------------------------------------------------------------------------------------
-
-  template <int n>
-  SVD_HD void add_all(L (&x)[n]) {
-    turn_ ^= 1;
-    SVD_UNROLL for (int d = 16; d > 0; d /= 2) {
-      SVD_UNROLL for (int c = 0; c < n; ++c) x[c] = x[c] + L(threads_.exchanged(x[c].v, d));
-    }
-    SVD_UNROLL for (int c = 0; c < n; ++c) {
-      if (lane_ == 0) shared_.partial[turn_][warp_][c] = x[c];
-    }
-    threads_.sync();
-    SVD_UNROLL for (int c = 0; c < n; ++c) {
-      x[c] = shared_.partial[turn_][0][c];
-      SVD_UNROLL for (int warp = 1; warp < kWarps; ++warp) x[c] = x[c] + shared_.partial[turn_][warp][c];
-    }
-  }
-
-  SVD_HD L largest_of_all(L x) {
-    turn_ ^= 1;
-    SVD_UNROLL for (int d = 16; d > 0; d /= 2) x = at_least_magnitude(L(threads_.exchanged(x.v, d)), x);
-    if (lane_ == 0) shared_.partial[turn_][warp_][0] = x;
-    threads_.sync();
-    SVD_UNROLL for (int warp = 0; warp < kWarps; ++warp) x = at_least_magnitude(shared_.partial[turn_][warp][0], x);
-    return x;
-  }
-
   // --- the parts of a step ------------------------------------------------------------------------------------------
 
   // Column j, get(i) for row i: u but for its first element. Returns |u|^2.
@@ -211,18 +140,11 @@ class BidiagonalizeInMemory {
     return square[0];
   }
 
-  // A lane's rows of a column, from row `first` on. There are kCount, but for the last one of some lanes.
-  template <int kCount>
-  SVD_HD void load(const Whole* a, int column, int first, Column& to) const {
-    if (column >= k_) return;
-    const Whole* const from = a + column * k_ + first;
-    SVD_UNROLL for (int t = 0; t < kCount; ++t) {
-      to[t] = t + 1 < kCount || first + 32 * t < k_ ? from[32 * t].value : zero_element<E>();
-    }
-  }
-  // The same for the first column of step j.
+  // The first column of step j.
   SVD_HD void load_first(const Whole* a, int column, int j, Column& to) const {
-    with_rows(j, [&](auto rows) SVD_LAMBDA { load<decltype(rows)::kValue>(a, column, j / 32 * 32 + lane_, to); });
+    with_rows(j, [&](auto rows) SVD_LAMBDA {
+      Base::template load_column<decltype(rows)::kValue>(a, column, j / 32 * 32 + lane_, to);
+    });
   }
 
   // A <- A - u w^T - x v^T of a step.
@@ -257,7 +179,7 @@ class BidiagonalizeInMemory {
     SVD_LOOP for (int c = column; c < k_; c += kWarps) {
       Column x;
       SVD_UNROLL for (int t = 0; t < kCount; ++t) x[t] = next[t];
-      load<kCount>(a, c + kWarps, first, next);
+      Base::template load_column<kCount>(a, c + kWarps, first, next);
       E w_c[kUpdates], v_c[kUpdates];
       SVD_UNROLL for (int s = 0; s < kUpdates; ++s) {
         w_c[s] = updates[s].step->w[c].value;
@@ -328,23 +250,7 @@ class BidiagonalizeInMemory {
     });
   }
 
-  // --- other threads of the warp ------------------------------------------------------------------------------------
-
-  SVD_HD E exchanged(E x, int distance) const {
-    x.re = L(threads_.exchanged(x.re.v, distance));
-    if constexpr (E::kComplex) x.im = L(threads_.exchanged(x.im.v, distance));
-    return x;
-  }
-  SVD_HD E from_lane(E x, int lane) const {
-    x.re = L(threads_.from_lane(x.re.v, lane));
-    if constexpr (E::kComplex) x.im = L(threads_.from_lane(x.im.v, lane));
-    return x;
-  }
-
-  const Threads threads_;
   Shared& shared_;
-  const int k_, lane_, warp_;
-  int turn_ = 0;
 };
 
 SVD_KERNEL_END

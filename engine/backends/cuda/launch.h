@@ -120,7 +120,7 @@ class Launcher {
   }
   static int64_t block_bytes(const BatchShape& shape, int64_t count) {
     if (shape.hermitian()) {
-      return shape.by_rows() ? TridiagonalLaunch<E>::workspace_bytes(shape.k, count)
+      return shape.by_rows() ? TridiagonalLaunch<E>::workspace_bytes(shape.k, count, shape.with_vectors())
                              : BlockLaunch<E>::hermitian_workspace_bytes(shape.k, count);
     }
     if (shape.by_rows()) return BidiagonalLaunch<E>::workspace_bytes(shape.k, count, shape.with_vectors());

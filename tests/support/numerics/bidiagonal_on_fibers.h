@@ -67,13 +67,6 @@ struct ToReduced {
 template <class T>
 using Form = scalar::BidiagonalForm<scalar::ScalarLane<T>>;
 
-// The way of vectors behind the form: sweeps that are made at once, and whether rows take rotations by windows.
-template <int kAtOnce_ = scalar::RotationGroup::kSweeps, bool kInWindows_ = false>
-struct VectorsWay {
-  static constexpr int kAtOnce = kAtOnce_;
-  static constexpr bool kInWindows = kInWindows_;
-};
-
 // capacity: room for rotations. rounds: how often it was filled.
 template <class Way = VectorsWay<>, class E>
 Factors vectors_of(Reduced<E> b, DType dtype, int k, int capacity, int* rounds) {

@@ -43,6 +43,13 @@ struct Swept {
   int groups = 0;
 };
 
+// The way of vectors behind the form: sweeps that are made at once, and whether rows take rotations by windows.
+template <int kAtOnce_ = scalar::RotationGroup::kSweeps, bool kInWindows_ = false>
+struct VectorsWay {
+  static constexpr int kAtOnce = kAtOnce_;
+  static constexpr bool kInWindows = kInWindows_;
+};
+
 // kAtOnce: sweeps that one thread makes as if it were so many.
 template <int kAtOnce = scalar::RotationGroup::kSweeps, class Form, class Threads>
 void sweep_round(const Threads& threads, Swept<Form>* matrix) {

@@ -462,7 +462,7 @@ class Client:
 
         Args:
             a: array_like of shape (..., n, n), Hermitian; types and layouts as for svdvals. Any size. A matrix is large
-                if n exceeds info().limits.max_hermitian_order (128), or if it does not fit a message. accuracy="relative"
+                if n exceeds info().limits.max_hermitian_order (512), or if it does not fit a message. accuracy="relative"
                 and methods other than "auto" and "jacobi" make each matrix a large one.
             UPLO: "L" or "U": the triangle that is read. Imaginary parts of the diagonal are not read.
             accuracy: "absolute": errors are relative to the largest eigenvalue, as NumPy's are. Small eigenvalues of
@@ -475,7 +475,7 @@ class Client:
             method: for small matrices, "auto" or "jacobi". For large ones also "tridiagonal", which is "auto", and
                 "factored", the one of accuracy="relative"; there "jacobi" is "factored" without a start from an
                 eigenbasis. For n up to 4 "auto" has a tridiagonal form, too; with a tolerance or max_sweeps it is
-                "jacobi".
+                "jacobi". Small matrices with n > 128 have a tridiagonal form whatever is asked for, on a CPU those with n > 32.
             tolerance, max_sweeps, pivot_strategy, block_variant: as for svd. "tridiagonal" has no sweeps and takes none.
             progress, copy, timeout: as for svd.
             out: a tuple of arrays for eigenvalues and eigenvectors, with None in place of either.
@@ -529,7 +529,7 @@ class Client:
         """Eigenvalues of Hermitian matrices, as numpy.linalg.eigvalsh returns them: an array (..., n), ascending.
 
         Errors are relative to the largest eigenvalue of each matrix. Small ones of graded matrices need
-        accuracy="relative". Matrices with n > info().limits.max_hermitian_order (128) are large: each is a call of its own.
+        accuracy="relative". Matrices with n > info().limits.max_hermitian_order (512) are large: each is a call of its own.
 
         Args:
             a, UPLO: as for eigh, and so all others; `out` is an array for the eigenvalues.

@@ -1,7 +1,7 @@
 // U, S and V of k x k matrices by bidiagonalization, 33 <= k <= 512:
 //
 //   reduce_kernel        A = Q B P^H, k <= 128    algorithms/blocks/bidiagonalize_in_registers.h, a grid of threads
-//   reduce_in_memory_kernel, reduce_by_cluster_kernel
+//   reduce_in_memory_kernel
 //                        the same beyond          algorithms/blocks/bidiagonalize_in_memory.h, a block or a cluster
 //   (row_kernels.h       B = U_B S V_B^T          algorithms/lanes/golub_kahan.h, and rows of U and V)
 //   bisect_kernel        S alone                  algorithms/lanes/bisected_value.h, a thread a value
@@ -9,12 +9,11 @@
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_BY_ROWS_BIDIAGONAL_KERNELS_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_BY_ROWS_BIDIAGONAL_KERNELS_H_
 
-#include <type_traits>
-
 #include "engine/algorithms/blocks/bidiagonalize_in_memory.h"
 #include "engine/algorithms/lanes/bisected_value.h"
 #include "engine/algorithms/lanes/golub_kahan.h"
 #include "engine/backends/cuda/by_rows/bidiagonal_launch.h"
+#include "engine/backends/cuda/by_rows/reduction_launch.h"
 #include "engine/backends/cuda/by_rows/row_kernels.h"
 #include "engine/backends/cuda/by_rows/window_kernels.h"
 #include "engine/backends/cuda/lanes/finish_kernel.h"
@@ -61,47 +60,33 @@ __global__ void __launch_bounds__(GridOfThreads<E, K>::kBlock)
   });
 }
 
-// Larger matrices, in the memory of rows, which come later: a thread block each, or a cluster of blocks. k <= K. The bits do
-// not depend on that.
-template <class E, int K, class Threads, bool kIsCluster = std::is_same_v<Threads, ClusterThreads>>
-using ReductionInMemory = scalar::BidiagonalizeInMemory<Threads, E, K / 32, reduction_warps(sizeof(E), K),
-                                                        kIsCluster ? kWriteEveryByCluster : kWriteEveryByBlock,
-                                                        kIsCluster ? kKeptByCluster : kept_by_block(sizeof(E))>;
+template <class E, int K, class Threads>
+using BidiagonalInMemory = InMemory<scalar::BidiagonalizeInMemory, E, K, Threads>;
 
 template <class E, int K, class Threads>
-__device__ __forceinline__ void reduce_in_memory(const SquareCall<typename E::Scalar>& call,
-                                                 const SweptMemory<E, 2>& memory, int64_t m, void* shared) {
+__global__ void __launch_bounds__(BidiagonalInMemory<E, K, Threads>::kThreads / blocks_of_matrix<Threads>(), 1)
+    reduce_in_memory_kernel(const SquareCall<typename E::Scalar> call, const SweptMemory<E, 2> memory) {
   using T = typename E::Scalar;
-  using Algorithm = ReductionInMemory<E, K, Threads>;
+  using Algorithm = BidiagonalInMemory<E, K, Threads>;
   using Whole = typename Algorithm::Whole;
   const int k = call.k;
+  const int64_t m = blockIdx.x / blocks_of_matrix<Threads>();
   const Threads threads;
-  Algorithm algorithm(threads, static_cast<typename Algorithm::Shared*>(shared), k);
+  Algorithm algorithm(threads, shared_of<Algorithm, Threads>(memory, m), k);
   Whole* const a = reinterpret_cast<Whole*>(memory.sides[0].rows + m * k * k);
   Lane<T> exponent;
   const bool finite = algorithm.load(reinterpret_cast<const Whole*>(call.a) + m * k * k, call.row_major, a, &exponent);
-  if (threads.index() == 0) {
-    memory.between.exponent[m] = exponent.v + (call.exponents == nullptr ? T(0) : call.exponents[m * k]);
-    memory.between.state[m] = T(finite ? kOkState : kNonFiniteState);
-  }
+  if (threads.index() == 0) memory.start(call, m, exponent, finite);
   algorithm.run(a, ReflectorsInMemory<E>{memory, m, k, scalar::padded_row(k), true});
 }
 
-template <class E, int K>
-__global__ void __launch_bounds__(ReductionInMemory<E, K, BlockThreads>::kThreads, 1)
-    reduce_in_memory_kernel(const SquareCall<typename E::Scalar> call, const SweptMemory<E, 2> memory) {
-  extern __shared__ __align__(16) unsigned char shared_bytes[];
-  reduce_in_memory<E, K, BlockThreads>(call, memory, blockIdx.x, shared_bytes);
-}
-
-// kReductionCluster blocks share a matrix, and its rows of the other side instead of shared memory.
-template <class E, int K>
-__global__ void __launch_bounds__(ReductionInMemory<E, K, ClusterThreads>::kThreads / kReductionCluster, 1)
-    reduce_by_cluster_kernel(const SquareCall<typename E::Scalar> call, const SweptMemory<E, 2> memory) {
-  static_assert(sizeof(typename ReductionInMemory<E, K, ClusterThreads>::Shared) <= K / 2 * (K / 2) * sizeof(E));
-  const int64_t m = blockIdx.x / kReductionCluster;
-  reduce_in_memory<E, K, ClusterThreads>(call, memory, m, memory.sides[1].rows + m * call.k * call.k);
-}
+// As launch_in_memory() takes them.
+struct BidiagonalKernels {
+  template <class E, int K, class Threads>
+  using Algorithm = BidiagonalInMemory<E, K, Threads>;
+  template <class E, int K, class Threads>
+  static constexpr auto kernel = reduce_in_memory_kernel<E, K, Threads>;
+};
 
 // --- B = U_B S V_B^T -----------------------------------------------------------------------------------------------
 
@@ -152,32 +137,6 @@ void launch_reduce(Launch* launch, const SquareCall<typename E::Scalar>& call, c
   }
 }
 
-inline int device_attribute(Launch* launch, cudaDeviceAttr attribute) {
-  int value = 0;
-  const cudaError_t e = cudaDeviceGetAttribute(&value, attribute, launch->device);
-  if (launch->error == cudaSuccess) launch->error = e;
-  return value;
-}
-inline int multiprocessors_of(Launch* launch) {
-  return std::max(1, device_attribute(launch, cudaDevAttrMultiProcessorCount));
-}
-
-template <class E, int K>
-void launch_reduce_in_memory(Launch* launch, const SquareCall<typename E::Scalar>& call,
-                             const SweptMemory<E, 2>& memory) {
-  using Algorithm = ReductionInMemory<E, K, BlockThreads>;
-  if constexpr (K == kLargestInMemory) {
-    if (call.count * kReductionCluster <= multiprocessors_of(launch) &&
-        device_attribute(launch, cudaDevAttrClusterLaunch) != 0) {
-      return launch->in_clusters<reduce_by_cluster_kernel<E, K>>(kReductionCluster,
-                                                                 static_cast<unsigned>(call.count * kReductionCluster),
-                                                                 Algorithm::kThreads / kReductionCluster, call, memory);
-    }
-  }
-  launch->operator()<reduce_in_memory_kernel<E, K>>(static_cast<unsigned>(call.count), Algorithm::kThreads,
-                                                    static_cast<int>(sizeof(typename Algorithm::Shared)), call, memory);
-}
-
 // Matrices that registers have no room for: those whose rows shared memory has no room for, either. k <= K.
 static_assert(are_rows_in_shared(kLargestInGrid) && !are_rows_in_shared(kLargestInGrid + 1));
 template <int K, class E>
@@ -186,18 +145,14 @@ void decompose_in_memory(Launch* launch, const VectorsCall<E>& call, const Swept
   using T = typename E::Scalar;
   const SquareCall<T>& square = call.square;
   const int k = square.k;
-  launch_reduce_in_memory<E, K>(launch, square, memory);
+  launch_in_memory<BidiagonalKernels, E, K>(launch, square.count, square, memory);
   if (sides > 0) {
     launch_windows<K, BidiagonalSweeps<E>>(launch, square, memory, first_side, sides);
   } else {
     launch->operator()<bisect_kernel<E>>(static_cast<unsigned>(square.count * blocks_for(k, kBisectBlock)),
                                          kBisectBlock, (2 * k - 1) * static_cast<int>(sizeof(T)), k, memory);
   }
-  launch->operator()<order_kernel<E>>(static_cast<unsigned>(square.count), kWindowBlock,
-                                      k * static_cast<int>(sizeof(T)), square, memory);
-  if (sides == 0) return;
-  launch->operator()<write_vectors_kernel<E>>(RowsOfBlock<E, 32>::grid(k, square.count, sides), kWindowBlock, 0, call,
-                                              memory, first_side);
+  launch_order(launch, call, memory, memory.d, first_side, sides);
 }
 
 template <class E>
@@ -220,15 +175,6 @@ void decompose_part(Launch* launch, const VectorsCall<E>& call, const SweptMemor
                                                               threads * slot, square, memory.between);
 }
 
-// --- a batch in parts ----------------------------------------------------------------------------------------------
-
-// Matrices of a part of the batch, for which there is `room`. Each has a multiprocessor, and none of these should be idle: so
-// it is a multiple of their number, or all that are left.
-inline int64_t whole_waves(Launch* launch, int64_t room, int64_t count) {
-  const int multiprocessors = multiprocessors_of(launch);
-  return room >= count || room < multiprocessors ? room : room - room % multiprocessors;
-}
-
 template <class E>
 int64_t BidiagonalLaunch<E>::workspace_bytes(int k, int64_t count, bool with_vectors) {
   return swept_workspace_bytes<SweptMemory<E, 2>>(k, count, with_vectors);
@@ -241,7 +187,7 @@ void BidiagonalLaunch<E>::decompose(Launch* launch, const VectorsCall<E>& call, 
   const int64_t count = call.square.count, room = at_once<SweptMemory<E, 2>>(k, count, with_vectors);
   Carver carver(workspace);
   const SweptMemory<E, 2> memory(k, room, with_vectors, &carver);
-  const int64_t step = are_rows_in_shared(k) ? room : whole_waves(launch, room, count);
+  const int64_t step = matrices_of_part(launch, k, room, count);
   for (int64_t m = 0; m < count; m += step) {
     decompose_part(launch, part_of(call, m, std::min(step, count - m)), memory);
   }

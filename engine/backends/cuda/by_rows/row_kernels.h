@@ -60,6 +60,7 @@ struct SweptMemory {
   scalar::SweepState* state;  // 1: where sweeps go on
   int32_t* round;             // 1: in which it was done, or kOpen
   int32_t* places;            // k: of the vectors in the order of values; of rows in memory alone
+  E* reduction;               // kReductionElements: what blocks share that reduce a matrix together
 
   static constexpr int32_t kOpen = -1;
 
@@ -74,8 +75,15 @@ struct SweptMemory {
         groups(carver->take<int32_t>(count)),
         state(carver->take<scalar::SweepState>(count)),
         round(carver->take<int32_t>(count)),
-        places(carver->take<int32_t>(are_rows_in_shared(k) ? 0 : count * k)) {
+        places(carver->take<int32_t>(are_rows_in_shared(k) ? 0 : count * k)),
+        reduction(carver->take<E>(has_reduction_clusters(k) ? count * kReductionElements : 0)) {
     for (VectorSide<E>& side : sides) side = VectorSide<E>(k, count, with_vectors || are_rows_in_shared(k), carver);
+  }
+
+  // Matrix m was scaled by 2^-exponent, by one thread.
+  __device__ __forceinline__ void start(const SquareCall<T>& call, int64_t m, Lane<T> exponent, bool finite) const {
+    between.exponent[m] = exponent.v + (call.exponents == nullptr ? T(0) : call.exponents[m * call.k]);
+    between.state[m] = T(finite ? kOkState : kNonFiniteState);
   }
 };
 

@@ -251,25 +251,26 @@ __global__ void __launch_bounds__(kWindowBlock, 1)
 
 // --- results -------------------------------------------------------------------------------------------------------
 
-// places: k a matrix.
-template <class E>
+// found: k a matrix, in no order. Singular values are their moduli, the largest first; eigenvalues are ascending.
+template <class E, int kSides>
 __global__ void __launch_bounds__(kWindowBlock)
-    order_kernel(const SquareCall<typename E::Scalar> call, const SweptMemory<E, 2> memory) {
+    order_kernel(const SquareCall<typename E::Scalar> call, const SweptMemory<E, kSides> memory,
+                 const Lane<typename E::Scalar>* found) {
   using T = typename E::Scalar;
   using L = Lane<T>;
   extern __shared__ __align__(16) unsigned char shared_bytes[];
   L* const d = reinterpret_cast<L*>(shared_bytes);
   const int64_t m = blockIdx.x;
   const int k = call.k, thread = static_cast<int>(threadIdx.x);
-  for (int i = thread; i < k; i += kWindowBlock) d[i] = memory.d[m * k + i];
+  for (int i = thread; i < k; i += kWindowBlock) d[i] = found[m * k + i];
   __syncthreads();
   const int state = static_cast<int>(memory.between.state[m]);
   const auto scale = scalar::make_pow2(L(memory.between.exponent[m]));
   bool in_range = true;
   for (int i = thread; i < k; i += kWindowBlock) {
-    const int place = scalar::place_of(k, i, d);
-    const L value = at_least(abs(d[i]) * scale, L(0));
-    in_range = in_range && (value <= L(FloatTraits<T>::kLargest)).m;
+    const int place = kSides == 2 ? scalar::place_of(k, i, d) : scalar::ascending_place_of(k, i, d);
+    const L value = (kSides == 2 ? abs(d[i]) : d[i]) * scale + L(0);
+    in_range = in_range && (abs(value) <= L(FloatTraits<T>::kLargest)).m;
     memory.places[m * k + i] = place;
     call.values[m * k + place] = state == kNonFiniteState ? FloatTraits<T>::nan() : value.v;
   }
@@ -280,9 +281,9 @@ __global__ void __launch_bounds__(kWindowBlock)
 }
 
 // Vectors in the order of values, 32 rows a block.
-template <class E>
+template <class E, int kSides>
 __global__ void __launch_bounds__(kWindowBlock)
-    write_vectors_kernel(const VectorsCall<E> call, const SweptMemory<E, 2> memory, int first_side) {
+    write_vectors_kernel(const VectorsCall<E> call, const SweptMemory<E, kSides> memory, int first_side) {
   using T = typename E::Scalar;
   constexpr int kTile = 32;
   __shared__ E tile[kTile][kTile + 1];
@@ -344,6 +345,20 @@ void launch_windows(Launch* launch, const SquareCall<typename E::Scalar>& call,
     launch->operator()<multiply_kernel<E, kSides>>(blocks(window_strips(k, E::kComponents)), kWindowBlock,
                                                    WindowCopies::kBytes, k, memory, first_side, round);
   }
+}
+
+// found: as order_kernel takes them.
+template <class E, int kSides>
+void launch_order(Launch* launch, const VectorsCall<E>& call, const SweptMemory<E, kSides>& memory,
+                  const Lane<typename E::Scalar>* found, int first_side, int sides) {
+  const int k = call.square.k;
+  const int64_t count = call.square.count;
+  launch->operator()<order_kernel<E, kSides>>(static_cast<unsigned>(count), kWindowBlock,
+                                              k * static_cast<int>(sizeof(typename E::Scalar)), call.square, memory,
+                                              found);
+  if (sides == 0) return;
+  launch->operator()<write_vectors_kernel<E, kSides>>(RowsOfBlock<E, 32>::grid(k, count, sides), kWindowBlock, 0, call,
+                                                      memory, first_side);
 }
 
 }  // namespace svdserve::cuda

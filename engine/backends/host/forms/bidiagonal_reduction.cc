@@ -58,11 +58,11 @@ class Bidiagonalizer : ReductionPass<T, kPlanes> {
     int c = j + 2;
     for (; c + kGroup <= n_; c += kGroup) {
       take_columns<kGroup>(c, j, tau);
-      add_columns<kGroup>(c, j);
+      Pass::template add_columns<kGroup>(c, j, w_, sum_);
     }
     for (; c < n_; ++c) {
       take_columns<1>(c, j, tau);
-      add_columns<1>(c, j);
+      Pass::template add_columns<1>(c, j, w_, sum_);
     }
   }
   template <int kColumns>
@@ -112,32 +112,6 @@ class Bidiagonalizer : ReductionPass<T, kPlanes> {
       }
     }
     for (int p = 0; p < kPlanes; ++p) std::fill(x_ + p * ld_ + aligned(j), x_ + p * ld_ + j + 1, T(0));
-  }
-  // sum := sum + the columns c .. c + kColumns - 1 times w, rows from `row` on.
-  template <int kColumns>
-  HWY_INLINE void add_columns(int c, int row) {
-    const Tag d;
-    const T* const a = column(c);
-    Vec w_re[kColumns], w_im[kColumns];
-    for (int i = 0; i < kColumns; ++i) {
-      w_re[i] = hn::Set(d, w_[c + i]);
-      if constexpr (kPlanes == 2) w_im[i] = hn::Set(d, w_[ld_ + c + i]);
-    }
-    for (int r = aligned(row); r < ld_; r += lanes()) {
-      Vec re = hn::Load(d, sum_ + r);
-      if constexpr (kPlanes == 1) {
-        for (int i = 0; i < kColumns; ++i) re = hn::MulAdd(w_re[i], hn::Load(d, a + i * ld_ + r), re);
-      } else {
-        Vec im = hn::Load(d, sum_ + ld_ + r);
-        for (int i = 0; i < kColumns; ++i) {
-          const Vec a_re = hn::Load(d, a + 2 * i * ld_ + r), a_im = hn::Load(d, a + (2 * i + 1) * ld_ + r);
-          re = hn::NegMulAdd(w_im[i], a_im, hn::MulAdd(w_re[i], a_re, re));
-          im = hn::MulAdd(w_im[i], a_re, hn::MulAdd(w_re[i], a_im, im));
-        }
-        hn::Store(im, d, sum_ + ld_ + r);
-      }
-      hn::Store(re, d, sum_ + r);
-    }
   }
 
   const BidiagonalReduction<T>& t_;

@@ -43,7 +43,8 @@ void HermitianEigen<E>::reserve(int n, bool vectors) {
   if (vectors && kPlanes == 2) factor_.reserve(k * k);
 }
 
-// planes_ := 2^-*exponent A with both triangles, the largest component in [1, 2). false: the triangle is not finite.
+// planes_ := 2^-*exponent A, the lower triangle and whole diagonal blocks, the largest component in [1, 2). false: the
+// triangle is not finite.
 template <class E>
 bool HermitianEigen<E>::load(const StridedMatrix<E>& a, bool upper, int* exponent) {
   const int n = static_cast<int>(a.cols), ld = reduction_ld<T>(n);
@@ -55,13 +56,15 @@ bool HermitianEigen<E>::load(const StridedMatrix<E>& a, bool upper, int* exponen
   T largest = 0;
   bool finite = true;
   for (int j = 0; j < n; ++j) {
+    const int block_end = reduction_ld<T>(j + 1);
     for (int i = j; i < n; ++i) {
       const E x = a.data[i * down + j * along];
       const T re = std::real(x), im = i == j ? T(0) : upper ? -std::imag(x) : std::imag(x);
-      *at(i, j) = *at(j, i) = re;
-      if constexpr (kPlanes == 2) {
-        at(i, j)[ld] = im;
-        at(j, i)[ld] = -im;
+      *at(i, j) = re;
+      if constexpr (kPlanes == 2) at(i, j)[ld] = im;
+      if (i < block_end) {
+        *at(j, i) = re;
+        if constexpr (kPlanes == 2) at(j, i)[ld] = -im;
       }
       finite &= std::abs(re) <= std::numeric_limits<T>::max() && std::abs(im) <= std::numeric_limits<T>::max();
       largest = std::max(largest, std::max(std::abs(re), std::abs(im)));

@@ -141,11 +141,6 @@ class ReductionPass {
     }
   }
 
-  // The update of the step before, of columns and rows from these on, and z := v^H A there.
-  void multiply_adjoint(int c, int row) {
-    for (; c + kGroup <= n_; c += kGroup) update_columns<kGroup, true>(c, row);
-    for (; c < n_; ++c) update_columns<1, true>(c, row);
-  }
   void update_column(int c) { update_columns<1, false>(c, c); }
 
   // Columns c .. c + kColumns - 1, rows from `row` on: A := A - v z'^T - x w'^T; then with kProduct z := v^H A, v the next.
@@ -216,6 +211,33 @@ class ReductionPass {
       for (int i = 0; i < kColumns; ++i) {
         put(z_, c + i, {hn::GetLane(hn::SumOfLanes(d, sum_re[i])), hn::GetLane(hn::SumOfLanes(d, sum_im[i]))});
       }
+    }
+  }
+
+  // sum := sum + the columns c .. c + kColumns - 1 times theirs of x, rows from `row` on.
+  template <int kColumns>
+  HWY_INLINE void add_columns(int c, int row, const T* x, T* sum) const {
+    const Tag d;
+    const T* const a = column(c);
+    Vec x_re[kColumns], x_im[kColumns];
+    for (int i = 0; i < kColumns; ++i) {
+      x_re[i] = hn::Set(d, x[c + i]);
+      if constexpr (kPlanes == 2) x_im[i] = hn::Set(d, x[ld_ + c + i]);
+    }
+    for (int r = aligned(row); r < ld_; r += lanes()) {
+      Vec re = hn::Load(d, sum + r);
+      if constexpr (kPlanes == 1) {
+        for (int i = 0; i < kColumns; ++i) re = hn::MulAdd(x_re[i], hn::Load(d, a + i * ld_ + r), re);
+      } else {
+        Vec im = hn::Load(d, sum + ld_ + r);
+        for (int i = 0; i < kColumns; ++i) {
+          const Vec a_re = hn::Load(d, a + 2 * i * ld_ + r), a_im = hn::Load(d, a + (2 * i + 1) * ld_ + r);
+          re = hn::NegMulAdd(x_im[i], a_im, hn::MulAdd(x_re[i], a_re, re));
+          im = hn::MulAdd(x_im[i], a_re, hn::MulAdd(x_re[i], a_im, im));
+        }
+        hn::Store(im, d, sum + ld_ + r);
+      }
+      hn::Store(re, d, sum + r);
     }
   }
 

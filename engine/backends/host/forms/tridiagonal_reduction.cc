@@ -21,7 +21,8 @@ class Tridiagonalizer : ReductionPass<T, kPlanes> {
   using Pass = ReductionPass<T, kPlanes>;
 
  public:
-  explicit Tridiagonalizer(const TridiagonalReduction<T>& task) : Pass(task.a, task.n, task.ld, task.work), t_(task) {}
+  explicit Tridiagonalizer(const TridiagonalReduction<T>& task)
+      : Pass(task.a, task.n, task.ld, task.work), t_(task), sum_(task.work + 6 * vector_) {}
 
   void run() {
     std::fill_n(t_.work, reduction_work(ld_, kPlanes), T(0));
@@ -30,7 +31,7 @@ class Tridiagonalizer : ReductionPass<T, kPlanes> {
       if (j == n_ - 1) break;
       const Number<T> tau = reflect_column(j, j + 1, t_.e + j);
       put(t_.tau, j, tau, 1);
-      multiply_adjoint(j + 1, j + 1);
+      multiply(j + 1);
       find_update(j, tau);
       std::swap(v_, previous_v_);
       update_column(j + 1);
@@ -38,14 +39,32 @@ class Tridiagonalizer : ReductionPass<T, kPlanes> {
   }
 
  private:
-  using Pass::column, Pass::get, Pass::ld_, Pass::multiply_adjoint, Pass::n_, Pass::previous_v_, Pass::put;
-  using Pass::reflect_column, Pass::update_column, Pass::v_, Pass::w_factor_, Pass::x_, Pass::z_, Pass::z_factor_;
+  using Pass::aligned, Pass::column, Pass::get, Pass::kGroup, Pass::lanes, Pass::ld_, Pass::n_, Pass::previous_v_;
+  using Pass::put, Pass::reflect_column, Pass::update_column, Pass::v_, Pass::vector_, Pass::w_factor_, Pass::x_;
+  using Pass::z_, Pass::z_factor_;
+
+  // The update of the step before, of columns from `first` on, and A v there: conj(z) + sum, z := v^H A from the diagonal
+  // block of each column on, sum := A v below it.
+  void multiply(int first) {
+    for (int p = 0; p < kPlanes; ++p) std::fill(sum_ + p * ld_ + aligned(first), sum_ + (p + 1) * ld_, T(0));
+    for (int block = aligned(first); block < n_; block += lanes()) {
+      const int end = std::min(block + lanes(), n_);
+      int c = std::max(first, block);
+      for (; c + kGroup <= end; c += kGroup) take_columns<kGroup>(c, block);
+      for (; c < end; ++c) take_columns<1>(c, block);
+    }
+  }
+  template <int kColumns>
+  HWY_INLINE void take_columns(int c, int block) {
+    Pass::template update_columns<kColumns, true>(c, block);
+    Pass::template add_columns<kColumns>(c, block + lanes(), v_, sum_);
+  }
 
   // w, which is x_ of the update that waits.
   void find_update(int j, Number<T> tau) {
     Number<T> product;  // x^H v
     for (int c = j + 1; c < n_; ++c) {
-      const Number<T> x = tau * conj(get(z_, c));
+      const Number<T> x = tau * (conj(get(z_, c)) + get(sum_, c));
       put(x_, c, x);
       product = product + conj(x) * get(v_, c);
     }
@@ -60,6 +79,7 @@ class Tridiagonalizer : ReductionPass<T, kPlanes> {
   }
 
   const TridiagonalReduction<T>& t_;
+  T* const sum_;
 };
 
 }  // namespace
