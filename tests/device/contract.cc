@@ -299,13 +299,13 @@ class Contract {
       if (alone != lambda) fail("%s: other values alone", family);
       return;
     }
-    double square = 0, most = 0;
+    double norm = 0, most = 0;
     for (size_t i = 0; i < lambda.size(); ++i) {
-      square += lambda[i] * lambda[i];
+      norm = std::hypot(norm, lambda[i]);
       const double difference = std::abs(alone[i] - lambda[i]);
       most = difference <= most ? most : difference;  // and where it is NaN
     }
-    if (!(most <= bound * std::sqrt(square))) fail("%s: values alone are %g off", family, most);
+    if (!(most <= bound * norm)) fail("%s: values alone are %g off", family, most);
     if (!std::is_sorted(alone.begin(), alone.end())) fail("%s: values alone are not ascending", family);
   }
   struct Worst {

@@ -1,6 +1,6 @@
 // Eigenvalues and eigenvectors of Hermitian matrices that are on the GPU already, against cusolverDnXsyevBatched on the
 // same data. The rate of U, S and V of that shape is in the same run. Every rate stands beside its residual.
-//   device_hermitian_bench [quick]     a table as CSV; M/s: million matrices a second
+//   device_hermitian_bench [quick] [ORDER ...]     a table as CSV; M/s: million matrices a second
 // The lower triangle of random normal matrices, column-major; CUDA events; warm; best of 5.
 #include <cusolverDn.h>
 
@@ -138,8 +138,11 @@ Rate peer_rate(DType t, int64_t n, int64_t count, const void* a) {
   return rate;
 }
 
-int main_of(int argc, char**) {
-  const bool quick = argc > 1;  // no peers
+int main_of(int argc, char** argv) {
+  const bool quick = argc > 1 && std::string(argv[1]) == "quick";  // no peers
+  std::vector<int64_t> orders;
+  for (int i = quick ? 2 : 1; i < argc; ++i) orders.push_back(std::atoll(argv[i]));
+  if (orders.empty()) orders = {2, 3, 4, 8, 16, 24, 32, 64, 128, 256, 512};
   CudaStatus status;
   const auto engine = CudaEngine::open({}, &status);
   if (engine == nullptr) {
@@ -150,7 +153,7 @@ int main_of(int argc, char**) {
   std::printf(
       "shape,dtype,matrices,ours M/s,residual / u,values alone M/s,U S V M/s,ours/U S V,XsyevBatched M/s,"
       "its residual / u,ours/XsyevBatched\n");
-  for (const int64_t n : {2, 3, 4, 8, 16, 24, 32, 64, 128, 256, 512}) {
+  for (const int64_t n : orders) {
     for (const DType t : {DType::kF32, DType::kF64, DType::kC64, DType::kC128}) {
       const Problem problem{n, n, t, Order::kColumnMajor};
       const size_t one = matrix_bytes(problem);
