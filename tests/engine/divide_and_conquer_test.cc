@@ -15,8 +15,8 @@
 
 #include "engine/algorithms/lanes/secular_equation.h"
 #include "engine/backends/host/dense/blas.h"
-#include "engine/backends/host/forms/bidiagonal_vectors.h"
-#include "engine/backends/host/forms/tridiagonal_vectors.h"
+#include "engine/backends/host/merges/bidiagonal_vectors.h"
+#include "engine/backends/host/merges/tridiagonal_vectors.h"
 #include "engine/backends/host/values/bidiagonal_values.h"
 #include "tests/support/numerics/effort.h"
 #include "tests/support/numerics/fiber_block.h"

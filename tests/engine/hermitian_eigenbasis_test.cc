@@ -1,5 +1,5 @@
 // Eigenbases of Hermitian matrices: orthonormal, diagonalizing, in descending order; on one thread and on more.
-#include "engine/backends/host/dense/hermitian_eigenbasis.h"
+#include "engine/backends/host/forms/hermitian_eigenbasis.h"
 
 #include <sys/mman.h>
 

@@ -320,10 +320,11 @@ SVD_HD_CALLED void secular_weights(const SecularEquation<Poles>& a, const Secula
   if (own_term == 0) copysign(sqrt(abs(product)), z).store(weights + first);
 }
 
-// Vectors by rows with leading dimension ld, not divided by their norms: row i of those of M is row place[i].
+// Vectors by rows with leading dimension ld, from column `begin` of all on, not divided by their norms: row i of those of M is
+// row place[i].
 struct SecularVectors {
   const int* place;
-  int ld;
+  int ld, begin;
   double *u, *v;              // u: of an SVD
   double *u_scale, *v_scale;  // 1 / |.| of the columns
 };
@@ -337,7 +338,7 @@ SVD_HD_CALLED void secular_vectors(const SecularEquation<Poles>& a, const Secula
   Lane u_square(1), v_square(0);
   for (int i = 0; i < a.count; ++i) {
     const Lane pole(a.d[i]), v = Lane(weights[i]) / Poles::distance(pole, origin, x);
-    const ptrdiff_t at = static_cast<ptrdiff_t>(to.place[i]) * to.ld + first;
+    const ptrdiff_t at = static_cast<ptrdiff_t>(to.place[i]) * to.ld + (first - to.begin);
     v.store(to.v + at);
     v_square = fma(v, v, v_square);
     if constexpr (kHasU) {

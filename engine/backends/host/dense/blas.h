@@ -62,20 +62,6 @@ SVD_DECLARE_TRIDIAGONAL(d, sy, double)
 SVD_DECLARE_TRIDIAGONAL(c, he, ComplexFloat)
 SVD_DECLARE_TRIDIAGONAL(z, he, Complex)
 #undef SVD_DECLARE_TRIDIAGONAL
-// Implicit QL, and parts of ?stedc: deflation, a root of the secular equation, a merging permutation.
-#define SVD_DECLARE_DIVIDE(prefix, T)                                                                                  \
-  void prefix##steqr_(const char* compz, const BlasInt* n, T* d, T* e, T* z, const BlasInt* ldz, T* work,              \
-                      BlasInt* info, size_t);                                                                          \
-  void prefix##laed2_(BlasInt* k, const BlasInt* n, const BlasInt* n1, T* d, T* q, const BlasInt* ldq, BlasInt* indxq, \
-                      T* rho, T* z, T* dlamda, T* w, T* q2, BlasInt* indx, BlasInt* indxc, BlasInt* indxp,             \
-                      BlasInt* coltyp, BlasInt* info);                                                                 \
-  void prefix##laed4_(const BlasInt* n, const BlasInt* i, const T* d, const T* z, T* delta, const T* rho, T* dlam,     \
-                      BlasInt* info);                                                                                  \
-  void prefix##lamrg_(const BlasInt* n1, const BlasInt* n2, const T* a, const BlasInt* dtrd1, const BlasInt* dtrd2,    \
-                      BlasInt* index);
-SVD_DECLARE_DIVIDE(s, float)
-SVD_DECLARE_DIVIDE(d, double)
-#undef SVD_DECLARE_DIVIDE
 }
 
 // One thread a call for as long as an object of it lives in the process; then the number that was set before the first.
@@ -181,31 +167,6 @@ SVD_DEFINE_TRIDIAGONAL(d, sy, double)
 SVD_DEFINE_TRIDIAGONAL(c, he, ComplexFloat)
 SVD_DEFINE_TRIDIAGONAL(z, he, Complex)
 #undef SVD_DEFINE_TRIDIAGONAL
-
-// LAPACK's arguments, but for lengths of characters.
-#define SVD_DEFINE_DIVIDE(prefix, T)                                                                             \
-  inline BlasInt steqr(BlasInt n, T* d, T* e, T* z, BlasInt ldz, T* work) {                                      \
-    BlasInt info = 0;                                                                                            \
-    prefix##steqr_("I", &n, d, e, z, &ldz, work, &info, 1);                                                      \
-    return info;                                                                                                 \
-  }                                                                                                              \
-  inline BlasInt laed2(BlasInt* k, BlasInt n, BlasInt n1, T* d, T* q, BlasInt ldq, BlasInt* indxq, T* rho, T* z, \
-                       T* dlamda, T* w, T* q2, BlasInt* indx, BlasInt* indxc, BlasInt* indxp, BlasInt* coltyp) { \
-    BlasInt info = 0;                                                                                            \
-    prefix##laed2_(k, &n, &n1, d, q, &ldq, indxq, rho, z, dlamda, w, q2, indx, indxc, indxp, coltyp, &info);     \
-    return info;                                                                                                 \
-  }                                                                                                              \
-  inline BlasInt laed4(BlasInt n, BlasInt i, const T* d, const T* z, T* delta, T rho, T* dlam) {                 \
-    BlasInt info = 0;                                                                                            \
-    prefix##laed4_(&n, &i, d, z, delta, &rho, dlam, &info);                                                      \
-    return info;                                                                                                 \
-  }                                                                                                              \
-  inline void lamrg(BlasInt n1, BlasInt n2, const T* a, BlasInt dtrd1, BlasInt dtrd2, BlasInt* index) {          \
-    prefix##lamrg_(&n1, &n2, a, &dtrd1, &dtrd2, index);                                                          \
-  }
-SVD_DEFINE_DIVIDE(s, float)
-SVD_DEFINE_DIVIDE(d, double)
-#undef SVD_DEFINE_DIVIDE
 
 }  // namespace blas
 }  // namespace svdserve::host

@@ -14,8 +14,8 @@
 #include <cstdint>
 
 #include "engine/backends/host/base/aligned_array.h"
-#include "engine/backends/host/forms/bidiagonal_vectors.h"
 #include "engine/backends/host/forms/element_planes.h"
+#include "engine/backends/host/merges/bidiagonal_vectors.h"
 #include "engine/result.h"
 
 namespace svdserve::host {

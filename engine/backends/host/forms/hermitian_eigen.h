@@ -15,7 +15,7 @@
 
 #include "engine/backends/host/base/aligned_array.h"
 #include "engine/backends/host/forms/element_planes.h"
-#include "engine/backends/host/forms/tridiagonal_vectors.h"
+#include "engine/backends/host/merges/tridiagonal_vectors.h"
 #include "engine/result.h"
 
 namespace svdserve::host {

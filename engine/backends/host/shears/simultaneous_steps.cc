@@ -10,8 +10,8 @@
 #include "engine/algorithms/large/cluster_vectors.h"
 #include "engine/backends/host/dense/blas.h"
 #include "engine/backends/host/dense/blocked_reflectors.h"
-#include "engine/backends/host/dense/hermitian_eigenbasis.h"
 #include "engine/backends/host/dense/numbers.h"
+#include "engine/backends/host/forms/hermitian_eigenbasis.h"
 #include "engine/backends/host/general/eigen_lapack.h"
 
 namespace svdserve::host {

@@ -1,6 +1,6 @@
 // Columns of vectors in a merge of divide and conquer: rotated, packed, multiplied. Matrices are column-major.
-#ifndef SVDSERVE_ENGINE_BACKENDS_HOST_FORMS_MERGE_COLUMNS_H_
-#define SVDSERVE_ENGINE_BACKENDS_HOST_FORMS_MERGE_COLUMNS_H_
+#ifndef SVDSERVE_ENGINE_BACKENDS_HOST_MERGES_MERGE_COLUMNS_H_
+#define SVDSERVE_ENGINE_BACKENDS_HOST_MERGES_MERGE_COLUMNS_H_
 
 #include <algorithm>
 #include <cstddef>
@@ -60,4 +60,4 @@ inline double* wide_of(AlignedArray<double>& result, AlignedArray<double>&) { re
 inline double* wide_of(AlignedArray<float>&, AlignedArray<double>& wide) { return wide.data(); }
 
 }  // namespace svdserve::host
-#endif  // SVDSERVE_ENGINE_BACKENDS_HOST_FORMS_MERGE_COLUMNS_H_
+#endif  // SVDSERVE_ENGINE_BACKENDS_HOST_MERGES_MERGE_COLUMNS_H_

@@ -1,4 +1,4 @@
-#include "engine/backends/host/dense/hermitian_eigenbasis.h"
+#include "engine/backends/host/forms/hermitian_eigenbasis.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +8,7 @@
 #include "engine/backends/host/base/aligned_array.h"
 #include "engine/backends/host/dense/blas.h"
 #include "engine/backends/host/dense/blocked_reflectors.h"
-#include "engine/backends/host/dense/tridiagonal_eigen.h"
+#include "engine/backends/host/merges/tridiagonal_eigen.h"
 
 namespace svdserve::host {
 namespace {

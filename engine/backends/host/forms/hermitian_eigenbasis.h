@@ -1,6 +1,6 @@
 // An orthonormal eigenbasis of a Hermitian matrix: where a warm start of the Jacobi sweeps comes from.
-#ifndef SVDSERVE_ENGINE_BACKENDS_HOST_DENSE_HERMITIAN_EIGENBASIS_H_
-#define SVDSERVE_ENGINE_BACKENDS_HOST_DENSE_HERMITIAN_EIGENBASIS_H_
+#ifndef SVDSERVE_ENGINE_BACKENDS_HOST_FORMS_HERMITIAN_EIGENBASIS_H_
+#define SVDSERVE_ENGINE_BACKENDS_HOST_FORMS_HERMITIAN_EIGENBASIS_H_
 
 #include <complex>
 
@@ -21,4 +21,4 @@ bool hermitian_eigenbasis_in_single(const LargeThreads& threads, large::LargeVie
                                     large::LargeView<std::complex<double>> v, const large::PartDone& done = {});
 
 }  // namespace svdserve::host
-#endif  // SVDSERVE_ENGINE_BACKENDS_HOST_DENSE_HERMITIAN_EIGENBASIS_H_
+#endif  // SVDSERVE_ENGINE_BACKENDS_HOST_FORMS_HERMITIAN_EIGENBASIS_H_

@@ -1,4 +1,4 @@
-#include "engine/backends/host/forms/bidiagonal_vectors.h"
+#include "engine/backends/host/merges/bidiagonal_vectors.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,8 +7,8 @@
 #include <type_traits>
 #include <utility>
 
-#include "engine/backends/host/forms/merge_columns.h"
-#include "engine/backends/host/forms/merged_matrix.h"
+#include "engine/backends/host/merges/merge_columns.h"
+#include "engine/backends/host/merges/merged_matrix.h"
 
 namespace svdserve::host {
 namespace {
@@ -101,12 +101,9 @@ void BidiagonalVectors<T>::merge(const Merge& m) {
     joint_u_[0] = 1;
     joint_v_[0] = std::signbit(weights_[0]) ? T(-1) : T(1);
   } else {
-    MergedMatrix<T> arrow{
-        k, poles_.data(), weights_.data(), place_.data(), roots_.data(), joint_u_.data(), joint_v_.data()};
-    arrow.wide_u = wide_of(joint_u_, wide_u_);
-    arrow.wide_v = wide_of(joint_v_, wide_v_);
-    arrow.scratch = scratch_.data();
-    decompose_arrow(arrow);
+    decompose_arrow(
+        {k, poles_.data(), weights_.data(), place_.data(), roots_.data(), scratch_.data()},
+        MergedVectors<T>{joint_u_.data(), joint_v_.data(), wide_of(joint_u_, wide_u_), wide_of(joint_v_, wide_v_)});
   }
   multiply(m);
   finish(m);

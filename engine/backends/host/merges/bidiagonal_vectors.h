@@ -17,8 +17,8 @@
 // Cost: up to 8/3 n^3 multiplications and additions, less by what deflates. Accuracy: |B - U S V^T| and |I - U^T U| a few n
 // u for |B| about one, |s - exact| a few u; tol = 8 u max(d, |z|) in a merge. No small value is known relatively.
 // Sources: Gu and Eisenstat, SIAM J. Matrix Anal. Appl. 16 (1995) 79-92; LAPACK's ?bdsdc, which has QR below 25 rows.
-#ifndef SVDSERVE_ENGINE_BACKENDS_HOST_FORMS_BIDIAGONAL_VECTORS_H_
-#define SVDSERVE_ENGINE_BACKENDS_HOST_FORMS_BIDIAGONAL_VECTORS_H_
+#ifndef SVDSERVE_ENGINE_BACKENDS_HOST_MERGES_BIDIAGONAL_VECTORS_H_
+#define SVDSERVE_ENGINE_BACKENDS_HOST_MERGES_BIDIAGONAL_VECTORS_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -88,4 +88,4 @@ extern template class BidiagonalVectors<float>;
 extern template class BidiagonalVectors<double>;
 
 }  // namespace svdserve::host
-#endif  // SVDSERVE_ENGINE_BACKENDS_HOST_FORMS_BIDIAGONAL_VECTORS_H_
+#endif  // SVDSERVE_ENGINE_BACKENDS_HOST_MERGES_BIDIAGONAL_VECTORS_H_
