@@ -23,7 +23,7 @@ inline constexpr ShapeLimits kShapeLimits{512, 16384};
 // Largest min(m, n) of BIDIAGONAL and BISECTION by name, and of the kernels whose bits are the same on CPU and GPU.
 inline constexpr int64_t kLargestReproducible = 32;
 // On a GPU AUTO is BIDIAGONAL up to the first k, where m = n up to the second, with vectors from k = 33 on. Hermitian matrices
-// beyond the first k are TRIDIAGONAL, whatever was asked for: no kernel has JACOBI of so many. The registers of
+// beyond the first k are TRIDIAGONAL, whatever was asked for: no kernel has JACOBI of larger ones. The registers of
 // eight warps hold a matrix of kLargestInGrid columns, c128 with some of them in memory beyond the third. Beyond what they
 // hold, values alone go the way of vectors.
 inline constexpr int64_t kLargestInGrid = 128, kLargestInMemory = 512;

@@ -167,7 +167,7 @@ int main_of(int argc, char** argv) {
       const Rate svd = engine_rate(*engine, problem, {.vectors = Vectors::kThin}, count, a);
       // It failed with batches of 65 536.
       const Rate peer = quick ? Rate() : peer_rate(t, n, std::min<int64_t>({count, 400'000 / n, 50'000}), a);
-      std::printf("%ldx%ld,%s,%ld,%.3f,%.1f,%.3f,%.3f,%.2f,%.4f,%.1f,%.1f\n", n, n, name(t), count,
+      std::printf("%ldx%ld,%s,%ld,%.4f,%.1f,%.4f,%.4f,%.2f,%.4f,%.1f,%.1f\n", n, n, name(t), count,
                   ours.per_second * 1e-6, ours.residual, values.per_second * 1e-6, svd.per_second * 1e-6,
                   ours.per_second / svd.per_second, peer.per_second * 1e-6, peer.residual,
                   peer.per_second > 0 ? ours.per_second / peer.per_second : 0);

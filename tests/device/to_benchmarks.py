@@ -45,10 +45,13 @@ def table(head, rows):
 
 
 def machine(lines):
+    """Where there are more GPUs, figures without a suffix in their file's name are of one."""
     lines = [line for line in lines if line]
-    date, gpu = lines[0], lines[1].split(", ")
-    cpu = lines[2].split(":", 1)[1].strip()
-    return [f"{gpu[0]} ({int(gpu[2].split()[0]) // 1024} GiB, driver {gpu[1]}) beside {lines[3]} of {cpu}, {date[:10]}."]
+    gpus = [line.split(", ") for line in lines if line.endswith(" MiB")]
+    date, gpu, (cpu, cores) = lines[0], gpus[0], lines[len(gpus) + 1:len(gpus) + 3]
+    cpu = cpu.split(":", 1)[1].strip()
+    of = "" if len(gpus) == 1 else f" of {len(gpus)}"
+    return [f"{gpu[0]}{of} ({int(gpu[2].split()[0]) // 1024} GiB, driver {gpu[1]}) beside {cores} of {cpu}, {date[:10]}."]
 
 
 def checks(parts):
@@ -63,7 +66,7 @@ def checks(parts):
     contract = [re.match(r"contract of k > 32: (\d+) failures", x) for x in parts.get("contract", [])]
     if contract := [x for x in contract if x]:
         types = len({line.split()[0] for line in parts["contract"] if line.startswith(DTYPES)})
-        rows.append(("the contract of matrices of 33 to 128 values", f"{types} types", f"{sum(int(x[1]) for x in contract)} failures"))
+        rows.append(("the contract of matrices of 33 to 512 values", f"{types} types", f"{sum(int(x[1]) for x in contract)} failures"))
     checked = [x for x in parts.get("factor", []) if re.search(r" sweeps +\d.* (ok|FAILED) *$", x)]
     if checked:
         rows.append(("the contract of large matrices", f"{len(checked)} cases, twice for their bits", f"{sum('FAILED' in x for x in checked)} failures"))

@@ -102,7 +102,7 @@ class TridiagonalInMemory : public testing::Test {
     const Reduced<E> t = reduce<S>(m, {}, 0);
     const Eigen e = eigen(t);
     expect_hermitian_contract(m, e, with_reference, what);
-    // Of the same form, to 4 k u of the largest one each. Denormal ones are rounded in the end.
+    // Both are of the same form, to 4 k u of the largest one each. Denormal ones are rounded in the end.
     const std::vector<double> alone = bisected(t);
     EXPECT_TRUE(std::ranges::is_sorted(alone)) << what;
     const double largest = std::max(std::abs(alone.front()), std::abs(alone.back()));

@@ -11,7 +11,7 @@ from svdserve import MatrixStatus, _proto
 from test_large import check_eigh, either, hermitian  # noqa: F401  # a fixture
 from test_svd import DTYPES, close, matrices
 
-SHAPES = [(3, 4, 4), (2, 3, 6, 6), (1, 1), (5, 1, 1), (9, 9), (3, 32, 32), (2, 33, 33), (2, 128, 128)]
+SHAPES = [(3, 4, 4), (2, 3, 6, 6), (1, 1), (5, 1, 1), (9, 9), (3, 32, 32), (2, 33, 33), (2, 128, 128), (2, 200, 200)]
 
 
 def check_bounds(a, w, v):

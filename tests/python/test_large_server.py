@@ -173,7 +173,7 @@ def test_eigh_with_relative_accuracy(client, rng, shape, dtype):
 
 
 def test_eigh_of_a_large_matrix(client, rng):
-    a = hermitian(rng, 150)
+    a = hermitian(rng, 520)
     result = client.eigh(a)
     check_eigh(a, result)
     assert len(result.summaries) == 1 and close(client.eigvalsh(a), result.eigenvalues, a)

@@ -29,7 +29,7 @@ class ColumnsInMemory {
   using Whole = WholeElement<E>;
   static constexpr int kRows = 32 * kLaneRows, kThreads = 32 * kWarps;
 
-  // What the threads exchange for sums.
+  // The numbers that threads exchange for sums.
   struct Partial {
     L of[2][kWarps][3];
   };

@@ -179,8 +179,8 @@ class TridiagonalizeInMemory : public ColumnsInMemory<Threads, E, kLaneRows, kWa
     blocks<kUpdates, kLaneRows>(a, j, column, next, sum);
   }
 
-  // Blocks of 32 columns, of which a lane has kCount rows from the diagonal block on, the last ones of `next` and of `sum`, and
-  // those behind it. Each is a loop of its own, since registers have no index.
+  // A block of 32 columns, of which a lane has kCount rows from the diagonal on, and the blocks behind it. These rows are the
+  // last ones of `next` and of `sum`. Each block is a loop of its own, since registers have no index.
   template <int kUpdates, int kCount>
   SVD_HD void blocks(Whole* a, int j, int c, Column& next, Column& sum) {
     if constexpr (kCount > 0) {

@@ -475,7 +475,7 @@ class Client:
             method: for small matrices, "auto" or "jacobi". For large ones also "tridiagonal", which is "auto", and
                 "factored", the one of accuracy="relative"; there "jacobi" is "factored" without a start from an
                 eigenbasis. For n up to 4 "auto" has a tridiagonal form, too; with a tolerance or max_sweeps it is
-                "jacobi". Small matrices with n > 128 have a tridiagonal form whatever is asked for, on a CPU those with n > 32.
+                "jacobi". Small matrices with n > 128, on a CPU those with n > 32, always have a tridiagonal form.
             tolerance, max_sweeps, pivot_strategy, block_variant: as for svd. "tridiagonal" has no sweeps and takes none.
             progress, copy, timeout: as for svd.
             out: a tuple of arrays for eigenvalues and eigenvectors, with None in place of either.

@@ -1,5 +1,5 @@
-// What bidiagonal_kernels.h and tridiagonal_kernels.h have in common beyond the rows that shared memory has room for: the
-// launch of a reduction in memory, and parts of a batch.
+// The launch of a reduction in memory, and parts of a batch: shared by bidiagonal_kernels.h and tridiagonal_kernels.h, where
+// shared memory has no room for rows.
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_BY_ROWS_REDUCTION_LAUNCH_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_BY_ROWS_REDUCTION_LAUNCH_H_
 
@@ -19,7 +19,7 @@ using InMemory =
     Reduction<Threads, E, K / 32, reduction_warps(sizeof(E), K), kIsCluster ? kWriteEveryByCluster : kWriteEveryByBlock,
               kIsCluster ? kKeptByCluster : kept_by_block(sizeof(E))>;
 
-// What the threads of matrix m share: the block's shared memory, or what a cluster has in its place.
+// The memory that the threads of matrix m share: a block's shared memory, or what a cluster has in its place.
 template <class Algorithm, class Threads, class Memory>
 __device__ __forceinline__ typename Algorithm::Shared* shared_of(const Memory& memory, int64_t m) {
   using Shared = typename Algorithm::Shared;
@@ -65,8 +65,8 @@ void launch_in_memory(Launch* launch, int64_t count, const Call& call, const Mem
                                                                    call, memory);
 }
 
-// Matrices of a part of the batch, for which there is `room`. Beyond the rows of shared memory each has a multiprocessor, and
-// none of these should be idle: so it is a multiple of their number, or all that are left.
+// Matrices of a part of the batch, for which there is `room`. Where rows are in memory each matrix has a multiprocessor, and
+// none of these should be idle. So their number is a multiple of that of multiprocessors, or all that are left.
 inline int64_t matrices_of_part(Launch* launch, int k, int64_t room, int64_t count) {
   if (are_rows_in_shared(k)) return room;
   const int multiprocessors = multiprocessors_of(launch);

@@ -25,8 +25,9 @@ namespace svdserve::cuda {
 
 // --- A = Q T Q^H ---------------------------------------------------------------------------------------------------
 
-// As TridiagonalizeInRegisters takes it.
-template <class E>
+// As the reductions take it. kMayBeAbsent: whether there may be no memory for reflectors. Where it is always there, a test
+// would take registers that reductions need: 64x64 c128 had 0.93 of its rate.
+template <class E, bool kMayBeAbsent>
 struct TridiagonalInMemory {
   using L = typename E::Lane;
   const SweptMemory<E, 1>& memory;
@@ -44,7 +45,7 @@ struct TridiagonalInMemory {
   }
   __device__ __forceinline__ void reflector(int j, int i, const E& h) const {
     E* const to = memory.sides[0].reflectors;
-    if (writes && to != nullptr && i < pitch) store_element(h, to + (m * k + j) * pitch + i);
+    if (writes && (!kMayBeAbsent || to != nullptr) && i < pitch) store_element(h, to + (m * k + j) * pitch + i);
   }
 };
 
@@ -62,7 +63,7 @@ __global__ void __launch_bounds__(GridOfThreads<E, K>::kBlock)
   matrix.load(
       call.square, memory.between,
       [&](int row, int col) { return scalar::hermitian_element<E>(at, call.upper, row, col); }, a);
-  matrix.algorithm.run(a, TridiagonalInMemory<E>{memory, m, k, pitch, matrix.is_own, matrix.is_first_thread()});
+  matrix.algorithm.run(a, TridiagonalInMemory<E, false>{memory, m, k, pitch, matrix.is_own, matrix.is_first_thread()});
 }
 
 template <class E, int K, class Threads>
@@ -82,7 +83,7 @@ __global__ void __launch_bounds__(HermitianInMemory<E, K, Threads>::kThreads / b
   const bool finite = algorithm.load(reinterpret_cast<const Whole*>(call.square.a) + m * k * k, call.square.row_major,
                                      call.upper, a, &exponent);
   if (threads.index() == 0) memory.start(call.square, m, exponent, finite);
-  algorithm.run(a, TridiagonalInMemory<E>{memory, m, k, scalar::padded_row(k), true, true});
+  algorithm.run(a, TridiagonalInMemory<E, true>{memory, m, k, scalar::padded_row(k), true, true});
 }
 
 // As launch_in_memory() takes them.
