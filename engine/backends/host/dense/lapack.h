@@ -15,11 +15,7 @@ namespace svdserve::host {
 #define SVD_DECLARE_LAPACK(prefix, transform, E)                                                                       \
   void prefix##transform##mqr_(const char* side, const char* op, const BlasInt* m, const BlasInt* n, const BlasInt* k, \
                                const E* a, const BlasInt* lda, const E* tau, E* c, const BlasInt* ldc, E* work,        \
-                               const BlasInt* lwork, BlasInt* info, size_t, size_t);                                   \
-  void prefix##transform##mbr_(const char* vect, const char* side, const char* op, const BlasInt* m, const BlasInt* n, \
-                               const BlasInt* k, const E* a, const BlasInt* lda, const E* tau, E* c,                   \
-                               const BlasInt* ldc, E* work, const BlasInt* lwork, BlasInt* info, size_t, size_t,       \
-                               size_t);
+                               const BlasInt* lwork, BlasInt* info, size_t, size_t);
 extern "C" {
 SVD_DECLARE_LAPACK(s, or, float)
 SVD_DECLARE_LAPACK(d, or, double)
@@ -37,31 +33,20 @@ namespace lapack {
 // Elements: 64 columns, and the triangles of ormqr.
 constexpr size_t work_size(int64_t n) { return static_cast<size_t>(64 * n + 65 * 64); }
 
-#define SVD_DEFINE_LAPACK(prefix, transform, E)                                                                  \
-  /* a, m x n, m >= n: R, and below it the reflectors of Q */                                                    \
-  inline void geqrf(int64_t m, int64_t n, E* a, E* tau, E* work) {                                               \
-    const BlasInt m_ = BlasInt(m), n_ = BlasInt(n), size = BlasInt(work_size(n));                                \
-    BlasInt info = 0;                                                                                            \
-    prefix##geqrf_(&m_, &n_, a, &m_, tau, work, &size, &info);                                                   \
-  }                                                                                                              \
-  /* c := Q c, m x n, Q of k reflectors by geqrf() */                                                            \
-  inline void multiply_by_tall_q(int64_t m, int64_t n, int64_t k, const E* a, int64_t lda, const E* tau, E* c,   \
-                                 int64_t ldc, E* work) {                                                         \
-    const BlasInt m_ = BlasInt(m), n_ = BlasInt(n), k_ = BlasInt(k), lda_ = BlasInt(lda), ldc_ = BlasInt(ldc),   \
-                  size = BlasInt(work_size(n));                                                                  \
-    BlasInt info = 0;                                                                                            \
-    prefix##transform##mqr_("L", "N", &m_, &n_, &k_, a, &lda_, tau, c, &ldc_, work, &size, &info, 1, 1);         \
-  }                                                                                                              \
-  /* the n x n part of c := Q c and := P c, Q and P by gebrd's reflectors in a, n x n */                         \
-  inline void multiply_by_q(int64_t n, const E* a, int64_t lda, const E* tau, E* c, int64_t ldc, E* work) {      \
-    const BlasInt n_ = BlasInt(n), lda_ = BlasInt(lda), ldc_ = BlasInt(ldc), size = BlasInt(work_size(n));       \
-    BlasInt info = 0;                                                                                            \
-    prefix##transform##mbr_("Q", "L", "N", &n_, &n_, &n_, a, &lda_, tau, c, &ldc_, work, &size, &info, 1, 1, 1); \
-  }                                                                                                              \
-  inline void multiply_by_p(int64_t n, const E* a, int64_t lda, const E* tau, E* c, int64_t ldc, E* work) {      \
-    const BlasInt n_ = BlasInt(n), lda_ = BlasInt(lda), ldc_ = BlasInt(ldc), size = BlasInt(work_size(n));       \
-    BlasInt info = 0;                                                                                            \
-    prefix##transform##mbr_("P", "L", "N", &n_, &n_, &n_, a, &lda_, tau, c, &ldc_, work, &size, &info, 1, 1, 1); \
+#define SVD_DEFINE_LAPACK(prefix, transform, E)                                                                \
+  /* a, m x n, m >= n: R, and below it the reflectors of Q */                                                  \
+  inline void geqrf(int64_t m, int64_t n, E* a, E* tau, E* work) {                                             \
+    const BlasInt m_ = BlasInt(m), n_ = BlasInt(n), size = BlasInt(work_size(n));                              \
+    BlasInt info = 0;                                                                                          \
+    prefix##geqrf_(&m_, &n_, a, &m_, tau, work, &size, &info);                                                 \
+  }                                                                                                            \
+  /* c := Q c, m x n, Q of k reflectors by geqrf() */                                                          \
+  inline void multiply_by_tall_q(int64_t m, int64_t n, int64_t k, const E* a, int64_t lda, const E* tau, E* c, \
+                                 int64_t ldc, E* work) {                                                       \
+    const BlasInt m_ = BlasInt(m), n_ = BlasInt(n), k_ = BlasInt(k), lda_ = BlasInt(lda), ldc_ = BlasInt(ldc), \
+                  size = BlasInt(work_size(n));                                                                \
+    BlasInt info = 0;                                                                                          \
+    prefix##transform##mqr_("L", "N", &m_, &n_, &k_, a, &lda_, tau, c, &ldc_, work, &size, &info, 1, 1);       \
   }
 SVD_DEFINE_LAPACK(s, or, float)
 SVD_DEFINE_LAPACK(d, or, double)

@@ -21,7 +21,6 @@ MatrixStatus BidiagonalSvd<E>::decompose(const StridedMatrix<E>& t, T* s, E* x, 
   const int n = static_cast<int>(t.cols);
   d_.reserve(static_cast<size_t>(n));
   e_.reserve(static_cast<size_t>(n));
-  if (kPlanes == 2) factor_.reserve(static_cast<size_t>(n) * static_cast<size_t>(n));
   int exponent = 0;
   if (!reduce(t, d_.data(), e_.data(), &exponent)) return MatrixStatus::kNonFinite;
   find_vectors(t.rows, n, s, x, y);
@@ -119,9 +118,10 @@ void BidiagonalSvd<E>::find_vectors(int64_t m, int n, T* s, E* x, E* y) {
 // x := Q_0 Q x, y := P y.
 template <class E>
 void BidiagonalSvd<E>::multiply_back(int64_t m, int n, E* x, E* y) {
-  const auto [reflectors, ld] = join_planes(n, planes_.data(), factor_.data());
-  lapack::multiply_by_q(n, reflectors, ld, tau_q_.data(), x, m, work_.data());
-  lapack::multiply_by_p(n, reflectors, ld, tau_p_.data(), y, n, work_.data());
+  const PlaneElements<E> at{planes_.data(), reduction_ld<T>(n)};
+  product_.multiply(n, n, tau_q_.data(), x, m, n, at);
+  // Row j of A has the adjoint of P's vector j from element j + 1 on.
+  product_.multiply(n - 1, n - 1, tau_p_.data(), y + 1, n, n, [&](int i, int j) { return at.adjoint(i + 1, j); });
   if (m > n) lapack::multiply_by_tall_q(m, n, n, tall_.data(), m, tau_.data(), x, m, work_.data());
 }
 

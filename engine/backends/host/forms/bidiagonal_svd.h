@@ -15,6 +15,7 @@
 
 #include "engine/backends/host/base/aligned_array.h"
 #include "engine/backends/host/forms/element_planes.h"
+#include "engine/backends/host/forms/reflector_product.h"
 #include "engine/backends/host/merges/bidiagonal_vectors.h"
 #include "engine/result.h"
 
@@ -45,10 +46,11 @@ class BidiagonalSvd {
   void find_vectors(int64_t m, int n, T* s, E* x, E* y);
   void multiply_back(int64_t m, int n, E* x, E* y);
 
-  AlignedArray<E> tall_, tau_, factor_, work_;  // tall_: T, or of tall ones its reflectors; factor_: those of complex R
+  AlignedArray<E> tall_, tau_, work_;                // tall_: T, or of tall ones its reflectors
   AlignedArray<T> planes_, reduction_work_, d_, e_;  // of the reduction
   AlignedArray<E> tau_q_, tau_p_;
   BidiagonalVectors<T> of_b_;
+  ReflectorProduct<E> product_;
 };
 
 // s := 2^exponent s, n values, the largest first, with zeros as +0. kOk or kOutOfRange.

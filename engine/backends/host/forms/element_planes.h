@@ -49,25 +49,28 @@ std::pair<T, T> inverse_power(int exponent) {
   return {std::ldexp(T(1), half), std::ldexp(T(1), -exponent - half)};
 }
 
-// The n x n matrix in planes with interleaved components, and its leading dimension: complex ones in `joined`, n x n,
-// real ones where they are.
+// The matrix in planes, of leading dimension ld, by its elements and by those of its adjoint.
 template <class E>
-std::pair<const E*, int64_t> join_planes(int n, const RealNumber<E>* planes, E* joined) {
-  using T = RealNumber<E>;
-  const int ld = reduction_ld<T>(n);
-  if constexpr (kPlanesOf<E> == 1) {
-    return {planes, ld};
-  } else {
-    for (int j = 0; j < n; ++j, planes += 2 * ld) {
-      T* const column = reinterpret_cast<T*>(joined + static_cast<ptrdiff_t>(j) * n);
-      for (int i = 0; i < n; ++i) {
-        column[2 * i] = planes[i];
-        column[2 * i + 1] = planes[ld + i];
-      }
+struct PlaneElements {
+  const RealNumber<E>* planes;
+  int ld;
+
+  E operator()(int i, int j) const {
+    const RealNumber<E>* const at = planes + static_cast<ptrdiff_t>(j) * kPlanesOf<E> * ld + i;
+    if constexpr (kPlanesOf<E> == 1) {
+      return *at;
+    } else {
+      return {at[0], at[ld]};
     }
-    return {joined, n};
   }
-}
+  E adjoint(int i, int j) const {
+    if constexpr (kPlanesOf<E> == 1) {
+      return (*this)(j, i);
+    } else {
+      return std::conj((*this)(j, i));
+    }
+  }
+};
 
 }  // namespace svdserve::host
 #endif  // SVDSERVE_ENGINE_BACKENDS_HOST_FORMS_ELEMENT_PLANES_H_

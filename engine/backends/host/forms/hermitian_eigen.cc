@@ -5,7 +5,6 @@
 #include <complex>
 #include <limits>
 
-#include "engine/backends/host/dense/lapack.h"
 #include "engine/backends/host/forms/tridiagonal_reduction.h"
 
 namespace svdserve::host {
@@ -13,7 +12,7 @@ namespace svdserve::host {
 template <class E>
 MatrixStatus HermitianEigen<E>::decompose(const StridedMatrix<E>& a, bool upper, T* lambda, E* u) {
   const int n = static_cast<int>(a.cols);
-  reserve(n, u != nullptr);
+  reserve(n);
   int exponent = 0;
   if (!load(a, upper, &exponent)) return MatrixStatus::kNonFinite;
   TridiagonalReduction<T> task{n, kPlanes, reduction_ld<T>(n), planes_.data(), d_.data(), e_.data()};
@@ -31,7 +30,7 @@ MatrixStatus HermitianEigen<E>::decompose(const StridedMatrix<E>& a, bool upper,
 }
 
 template <class E>
-void HermitianEigen<E>::reserve(int n, bool vectors) {
+void HermitianEigen<E>::reserve(int n) {
   const size_t k = static_cast<size_t>(n);
   const int ld = reduction_ld<T>(n);
   planes_.reserve(static_cast<size_t>(ld) * kPlanes * k);
@@ -39,8 +38,6 @@ void HermitianEigen<E>::reserve(int n, bool vectors) {
   d_.reserve(k);
   e_.reserve(k);
   tau_.reserve(k);
-  work_.reserve(lapack::work_size(n));
-  if (vectors && kPlanes == 2) factor_.reserve(k * k);
 }
 
 // planes_ := 2^-*exponent A, the lower triangle and whole diagonal blocks, the largest component in [1, 2). false: the
@@ -83,8 +80,8 @@ void HermitianEigen<E>::find_vectors(int n, E* u) {
     std::copy_n(of_t_.v() + static_cast<ptrdiff_t>(of_t_.column(j)) * n, n, u + static_cast<ptrdiff_t>(j) * n);
   }
   if (n > 1) {
-    const auto [reflectors, ld] = join_planes(n, planes_.data(), factor_.data());
-    lapack::multiply_by_tall_q(n - 1, n, n - 1, reflectors + 1, ld, tau_.data(), u + 1, n, work_.data());
+    const PlaneElements<E> at{planes_.data(), reduction_ld<T>(n)};
+    product_.multiply(n - 1, n - 1, tau_.data(), u + 1, n, n, [&](int i, int j) { return at(i + 1, j); });
   }
   std::transform(u, u + static_cast<ptrdiff_t>(n) * n, u, [](const E& z) { return without_sign_of_zero(z); });
 }

@@ -15,6 +15,7 @@
 
 #include "engine/backends/host/base/aligned_array.h"
 #include "engine/backends/host/forms/element_planes.h"
+#include "engine/backends/host/forms/reflector_product.h"
 #include "engine/backends/host/merges/tridiagonal_vectors.h"
 #include "engine/result.h"
 
@@ -35,12 +36,13 @@ class HermitianEigen {
  private:
   static constexpr int kPlanes = kPlanesOf<E>;
 
-  void reserve(int n, bool vectors);
+  void reserve(int n);
   bool load(const StridedMatrix<E>& a, bool upper, int* exponent);
   void find_vectors(int n, E* u);
 
   AlignedArray<T> planes_, reduction_work_, d_, e_;
-  AlignedArray<E> tau_, factor_, work_;  // factor_: the reflectors of complex A
+  AlignedArray<E> tau_;
+  ReflectorProduct<E> product_;
   TridiagonalVectors<T> of_t_;
 };
 
