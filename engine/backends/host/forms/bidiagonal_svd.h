@@ -1,7 +1,7 @@
 // One matrix of moderate order by bidiagonalization, on the calling thread: BIDIAGONAL of batches that are no packs.
 //
 //   T = X S Y^H, m x n, m >= n:   T = Q_0 R (m > n);   R = Q B P^H (bidiagonal_reduction.h)
-//   B = U S V^T (bidiagonal_vectors.h);   X := Q_0 Q U,   Y := P V
+//   B = U S V^T (bidiagonal_vectors.h);   X := Q_0 Q U,   Y := P V (reflector_product.h)
 // Values alone are those of B, which callers gather from several matrices (bidiagonal_values.h).
 //
 // Cost, real, n x n: 8/3 n^3 flops for B; about 12 n^3 with vectors. Accuracy: backward stable, |s - exact| <=

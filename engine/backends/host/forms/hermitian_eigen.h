@@ -2,10 +2,11 @@
 // no packs.
 //
 //   A = U diag(lambda) U^H, n x n
-//   A = Q T Q^H (tridiagonal_reduction.h),   T = V diag(lambda) V^T (tridiagonal_vectors.h),   U := Q V
+//   A = Q T Q^H (tridiagonal_reduction.h),   T = V diag(lambda) V^T (tridiagonal_vectors.h),
+//   U := Q V (reflector_product.h)
 //
 // Eigenvalues alone have the same bits: V is made and thrown away.
-// Cost, real: 16/3 n^3 multiplications and additions at most. Accuracy: backward stable, |lambda - exact| <= c n u |A|_2.
+// Cost, real: 14/3 n^3 multiplications and additions at most. Accuracy: backward stable, |lambda - exact| <= c n u |A|_2.
 // A is scaled by a power of two first, so that nothing over- or underflows on the way.
 // Source: Golub and Van Loan, 3rd ed., sections 8.3.1 and 8.5.
 #ifndef SVDSERVE_ENGINE_BACKENDS_HOST_FORMS_HERMITIAN_EIGEN_H_
