@@ -26,7 +26,7 @@ namespace svdserve::cuda {
 // --- A = Q T Q^H ---------------------------------------------------------------------------------------------------
 
 // As the reductions take it. kMayBeAbsent: whether there may be no memory for reflectors. Where it is always there, a test
-// would take registers that reductions need: 64x64 c128 had 0.93 of its rate.
+// would take registers that reductions need: 64x64 c128 had 0.93 of its rate (BENCHMARKS.md).
 template <class E, bool kMayBeAbsent>
 struct TridiagonalInMemory {
   using L = typename E::Lane;
