@@ -53,6 +53,10 @@ inline constexpr int kFinishBlock = 64;  // at most
 inline constexpr int kLargestLaneVectors = 4;
 inline constexpr int kVectorsBlock = 128;
 constexpr int vectors_split(int rows, int element_bytes) { return 4 * rows * element_bytes <= 512 ? 1 : 2; }
+// Whether Y lies in shared memory. Real columns of more than 16 rows are faster in registers.
+constexpr bool are_vectors_in_shared(int rows, bool complex, int element_bytes) {
+  return (complex || rows <= 16) && 4 * rows * element_bytes / vectors_split(rows, element_bytes) >= 512;
+}
 // The same of eigenvectors of Hermitian matrices, which have no Y: two columns.
 constexpr int hermitian_split(int rows, int element_bytes) { return rows * element_bytes <= 128 ? 1 : 2; }
 

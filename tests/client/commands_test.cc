@@ -383,6 +383,30 @@ TEST_F(CommandsTest, LoadHasTheMethodsOfItsProblem) {
   EXPECT_EQ(method, v1::METHOD_QR);
 }
 
+TEST_F(CommandsTest, LoadAsksForVectors) {
+  int vectors = 0;
+  FakeService service([&](const Seen& s) {
+    vectors = s.vectors;
+    return Answer();
+  });
+  const auto bench = [&](const Words& more) {
+    Words words = {"--count", "3", "--warmup", "0s", "--duration", "50ms"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run(run_bench, words, service.address());
+  };
+  EXPECT_THAT(bench({"--vectors", "full"}).out, HasSubstr("svd by auto with full vectors\n"));
+  EXPECT_EQ(vectors, v1::VECTORS_FULL);
+  EXPECT_THAT(bench({"--vectors", "thin", "--json"}).out, HasSubstr("\"vectors\": \"thin\""));
+  EXPECT_EQ(vectors, v1::VECTORS_THIN);
+  EXPECT_THAT(bench({}).out, HasSubstr("svd by auto\n"));
+  EXPECT_EQ(vectors, v1::VECTORS_UNSPECIFIED);
+  EXPECT_THAT(bench({"--vectors", "some"}).err, HasSubstr("--vectors: \"some\" is not none, thin or full"));
+  EXPECT_THAT(bench({"--vectors", "full", "--problem", "eigh"}).err,
+              HasSubstr("--vectors: \"full\" is not none or thin"));
+  EXPECT_THAT(bench({"--vectors", "full", "--shape", "65536x2"}).err,
+              HasSubstr("--count, --request-bytes: the results of a request must not exceed 4 GiB"));
+}
+
 TEST_F(CommandsTest, VerboseTellsOfRetries) {
   FakeService drains(
       [](const Seen& seen) { return seen.number == 0 ? Answer{.code = 14, .message = "draining"} : Answer(); });

@@ -100,6 +100,7 @@ Seen to_seen(int number, const Request& r) {
   s.data_type = b.data_type();
   s.memory_order = b.memory_order();
   s.method = r.options().method();
+  s.vectors = r.options().vectors();
   s.tolerance = r.options().tolerance();
   s.max_sweeps = r.options().max_sweeps();
   s.data = b.data();

@@ -26,7 +26,7 @@ namespace svdserve::client::testing {
 struct Seen {
   int number = 0;  // 0, 1, 2, ... over all requests, in order of arrival
   int64_t rows = 0, cols = 0, count = 0;
-  int data_type = 0, memory_order = 0, method = 0;
+  int data_type = 0, memory_order = 0, method = 0, vectors = 0;
   double tolerance = 0;
   int max_sweeps = 0;
   std::string data = {};

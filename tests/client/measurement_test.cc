@@ -57,9 +57,16 @@ TEST(Measurement, IsReportedInHumanUnits) {
             "client     500 ms of processor time, 3.91 s a GB\n"
             "server     1.25 s of processor time, 9.77 s a GB; memory 64 MiB before, 80 MiB warm, 96 MiB at the end\n" +
                 histogram_text(m.tally.latency) + "error RESOURCE_EXHAUSTED OVERLOADED_BYTES, 3 times: full\n");
-  m.load = {.shapes = "4x4", .dtypes = "f32", .problem = "eig", .method = "qr", .request_bytes = 1 << 20, .rate = 2500};
+  m.load = {.shapes = "4x4",
+            .dtypes = "f32",
+            .problem = "eig",
+            .method = "qr",
+            .vectors = "thin",
+            .request_bytes = 1 << 20,
+            .rate = 2500};
   EXPECT_THAT(report_text(m),
-              ::testing::StartsWith("open loop, 2500 requests/s offered; 1 MiB a request, 4x4 f32, eig by qr\n"));
+              ::testing::StartsWith(
+                  "open loop, 2500 requests/s offered; 1 MiB a request, 4x4 f32, eig by qr with thin vectors\n"));
 }
 
 TEST(Measurement, HasAHistogram) {
@@ -95,7 +102,7 @@ TEST(Measurement, ALineOfCsvHasACellForEachColumn) {
   EXPECT_EQ(std::count(head.begin(), head.end(), ','), std::count(line.begin(), line.end(), ','));
   EXPECT_THAT(head, ::testing::StartsWith("machine,address,server_version,loop,rpc,shape,dtype,problem,method,count,"));
   EXPECT_THAT(line, HasSubstr(",127.0.0.1:50051,1 2,closed,unary,4x4 8x2:2,c64,svd,auto,1000,4,1,1,0,2,1000,3,0,0,0,"));
-  EXPECT_THAT(line, ::testing::EndsWith(",0.05,0.5,3.90625,,,,,\n"));
+  EXPECT_THAT(line, ::testing::EndsWith(",0.05,0.5,3.90625,,,,,,none\n"));
 }
 
 }  // namespace

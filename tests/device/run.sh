@@ -9,6 +9,7 @@
 #   few                         few matrices, by AUTO and JACOBI: U, S and V, certified, values alone; six batches at once
 #   eigh                        eigenvectors through the service, by AUTO and JACOBI, of one caller and of 16
 #   midsize                     singular values of 256x256 and 512x512 through the service, of one caller, of 4 and of 16
+#   svds                        U, S and V through the service, by AUTO and JACOBI, of 4x4 to 512x512, of 16 callers
 #   connections                 16 to 128 of them beside the echo
 #   windows                     --call-window-bytes
 #   narrow                      operands of 16-bit numbers beside f32 and c64
@@ -91,11 +92,11 @@ service() {
   stop
 }
 
-# by_methods PROBLEM DTYPE ROUNDS LOADS SHAPE..: through a server with default flags, AUTO and JACOBI in turns. A load is
-# CALLERS:MIB, of each caller's requests.
+# by_methods PROBLEM VECTORS DTYPE ROUNDS LOADS SHAPE..: through a server with default flags, AUTO and JACOBI in turns. A
+# load is CALLERS:MIB, of each caller's requests.
 by_methods() {
-  local problem=$1 dtype=$2 rounds=$3 loads=$4 round shape load callers method duration=2s warmup=1s
-  shift 4
+  local problem=$1 vectors=$2 dtype=$3 rounds=$4 loads=$5 round shape load callers method duration=2s warmup=1s
+  shift 5
   start svdserve --metrics-listen=
   for round in $(seq "$rounds"); do
     for shape; do
@@ -103,7 +104,7 @@ by_methods() {
         callers=${load%:*}
         for method in auto jacobi; do
           bench "$problem $shape $dtype, $method, $callers of ${load#*:} MiB, round $round" --problem "$problem" \
-            --method "$method" --shape "$shape" --dtype "$dtype" --request-bytes $((${load#*:} << 20)) \
+            --vectors "$vectors" --method "$method" --shape "$shape" --dtype "$dtype" --request-bytes $((${load#*:} << 20)) \
             --concurrency "$callers" --connections "$callers"
         done
       done
@@ -398,8 +399,9 @@ soak() {
       host) "$bin/device_host_bench" ;;
       service) service ;;
       few) "$bin/device_vectors_bench" 64x64,128x128,256x256,512x512 few ;;
-      eigh) by_methods eigh f64 2 '1:16 16:16' 64x64 128x128 ;;
-      midsize) by_methods svd f64 2 '1:16 1:128 4:16 16:16' 256x256 512x512 ;;
+      eigh) by_methods eigh thin f64 2 '1:16 16:16' 64x64 128x128 256x256 ;;
+      midsize) by_methods svd none f64 2 '1:16 1:128 4:16 16:16' 256x256 512x512 ;;
+      svds) by_methods svd thin f64 2 '1:16 16:16' 4x4 16x16 64x64 128x128 256x256 512x512 ;;
       connections) connections ;;
       windows) windows ;;
       narrow) narrow ;;

@@ -27,7 +27,8 @@ constexpr Duration kNoSearch = Duration::min();
 
 struct BenchOptions {
   Context context{"bench"};
-  std::string shapes = "4x4", dtypes = "c64", problem = "svd", method = "auto", csv;
+  std::string shapes = "4x4", dtypes = "c64", csv;
+  ProblemWords words;
   int64_t count = 1000, request_bytes = 0, concurrency = 4, window = 4, connections = 1, seed = 1, server_pid = 0;
   int64_t max_outstanding = 10000;
   double rate = 0;
@@ -47,6 +48,8 @@ Snapshot take_snapshot(int64_t server_pid) {
   return s;
 }
 
+constexpr int64_t kMostBytes = int64_t{4} << 30;
+
 // Every shape with every type. Nothing and a reason where a word is wrong.
 std::optional<std::vector<Workload>> make_mix(const BenchOptions& o, const client::ComputeOptions& compute,
                                               std::string* why) {
@@ -54,17 +57,19 @@ std::optional<std::vector<Workload>> make_mix(const BenchOptions& o, const clien
   for (const std::string& shape_text : split_list(o.shapes)) {
     const auto shape = parse_shape(shape_text);
     if (!shape) return *why = "--shape: \"" + shape_text + "\" is not MxN or MxN:WEIGHT", std::nullopt;
-    if (o.problem != "svd" && shape->rows != shape->cols)
-      return *why = "--shape: \"" + shape_text + "\" must be square with --problem " + o.problem, std::nullopt;
+    if (o.words.problem != "svd" && shape->rows != shape->cols)
+      return *why = "--shape: \"" + shape_text + "\" must be square with --problem " + o.words.problem, std::nullopt;
     for (const std::string& type_text : split_list(o.dtypes)) {
       const auto type = parse_data_type(type_text);
       if (!type) return *why = "--dtype: \"" + type_text + "\" is not " + kDataTypeNames, std::nullopt;
       const int64_t matrix_bytes = shape->rows * shape->cols * static_cast<int64_t>(client::element_bytes(*type));
       const int64_t count = o.request_bytes > 0 ? std::max<int64_t>(o.request_bytes / matrix_bytes, 1) : o.count;
-      if (count > (int64_t{4} << 30) / matrix_bytes)
+      if (count > kMostBytes / matrix_bytes)
         return *why = "--count, --request-bytes: a request must not exceed 4 GiB", std::nullopt;
       mix.push_back(make_workload(shape->rows, shape->cols, count, *type, shape->weight,
                                   static_cast<uint64_t>(o.seed) + mix.size(), compute));
+      if (mix.back().reply_bytes > kMostBytes)
+        return *why = "--count, --request-bytes: the results of a request must not exceed 4 GiB", std::nullopt;
     }
   }
   if (mix.empty()) return *why = "--shape and --dtype need at least one entry each", std::nullopt;
@@ -100,8 +105,9 @@ LoadDescription description_of(const BenchOptions& o, const std::string& server_
           .server_version = server_version,
           .shapes = o.shapes,
           .dtypes = o.dtypes,
-          .problem = o.problem,
-          .method = o.method,
+          .problem = o.words.problem,
+          .method = o.words.method,
+          .vectors = o.words.vectors,
           .rpc = o.empty    ? "empty"
                  : o.stream ? "stream"
                             : "unary",
@@ -164,7 +170,7 @@ void declare(BenchOptions* o, Arguments* a) {
   a->option("--dtype", "T,...", absl::StrCat(kDataTypeNames, ";\neach shape is sent in each type"), &o->dtypes);
   a->option("--count", "N", "matrices in each request", &o->count, 1);
   a->option("--request-bytes", "N", "instead: as many matrices as fill N bytes; 0: by --count", &o->request_bytes, 0);
-  declare_problem(a, &o->problem, &o->method);
+  declare_problem(a, &o->words);
   a->section("Load");
   a->option("--concurrency", "N", "closed loop: callers, each waiting for its reply", &o->concurrency, 1);
   a->option("--rate", "R",
@@ -295,7 +301,7 @@ int run_bench(const std::vector<std::string>& words) {
   if (const auto wrong = conflict(o)) return bad_usage(context, *wrong);
   context.data_on_stdout = o.csv == "-";
   client::ComputeOptions compute;
-  if (const auto wrong = read_problem(o.problem, o.method, &compute)) return bad_usage(context, *wrong);
+  if (const auto wrong = read_problem(o.words, &compute)) return bad_usage(context, *wrong);
   std::string why;
   const auto mix = make_mix(o, compute, &why);
   if (!mix) return bad_usage(context, why);

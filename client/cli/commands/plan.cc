@@ -17,7 +17,8 @@ namespace {
 
 struct PlanArguments {
   Context context{"plan"};
-  std::string shape = "4x4", dtype = "c64", problem = "svd", method = "auto", vectors = "none", snr_db;
+  std::string shape = "4x4", dtype = "c64", snr_db;
+  ProblemWords words;
   int64_t count = 1000, top_k = 0, group_size = 1;
   bool water_filling = false;
   client::Demand demand{.requests_per_second = 0, .latency = {}};
@@ -36,9 +37,7 @@ Arguments declared(PlanArguments* to) {
   a.option("--shape", "MxN", "shape of the matrices", &to->shape);
   a.option("--dtype", "T", kDataTypeNames, &to->dtype);
   a.option("--count", "N", "matrices in each request", &to->count, 1);
-  declare_problem(&a, &to->problem, &to->method);
-  a.option("--vectors", "WHICH", "none, thin or full: singular vectors or eigenvectors, too", &to->vectors);
-  a.choices({"none", "thin", "full"});
+  declare_problem(&a, &to->words);
   a.option("--top-k", "K", "only the K largest values and their vectors; 0: all", &to->top_k, 0);
   a.option("--snr-db", "LIST", "instead: capacities of MIMO channels at these SNRs, such as 0,10,20", &to->snr_db);
   a.flag("--water-filling", "capacities by water-filling", &to->water_filling);
@@ -60,11 +59,7 @@ std::optional<std::string> read_words(PlanArguments* to) {
   const auto type = parse_data_type(to->dtype);
   if (!type) return "--dtype: \"" + to->dtype + "\" is not " + kDataTypeNames;
   to->batch = {.rows = shape->rows, .cols = shape->cols, .count = to->count, .data_type = *type};
-  if (auto wrong = read_problem(to->problem, to->method, &to->compute)) return wrong;
-  constexpr const char* kVectors[] = {"none", "thin", "full"};
-  const auto vectors = std::ranges::find(kVectors, to->vectors);
-  if (vectors == std::end(kVectors)) return "--vectors: \"" + to->vectors + "\" is not none, thin or full";
-  to->compute.vectors = static_cast<client::Vectors>(vectors - kVectors);
+  if (auto wrong = read_problem(to->words, &to->compute)) return wrong;
   to->compute.top_k = to->top_k;
   const bool is_svd = to->compute.problem == client::Problem::kSvd;
   if (!is_svd && (to->top_k > 0 || !to->snr_db.empty())) return "--top-k and --snr-db are for --problem svd";

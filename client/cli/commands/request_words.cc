@@ -43,31 +43,38 @@ std::optional<ShapeAndWeight> parse_shape(const std::string& text) {
   return ShapeAndWeight{*rows, *cols, *weight};
 }
 
-void declare_problem(Arguments* arguments, std::string* problem, std::string* method) {
+void declare_problem(Arguments* arguments, ProblemWords* words) {
   arguments->option("--problem", "NAME",
-                    "svd: singular values; eigh, eig: eigenvalues of Hermitian, of general\nmatrices", problem);
+                    "svd: singular values; eigh, eig: eigenvalues of Hermitian, of general\nmatrices", &words->problem);
   arguments->choices({"svd", "eigh", "eig"});
   std::string methods;
   for (const ProblemAndMethods& p : problems()) {
     absl::StrAppend(&methods, methods.empty() ? "" : ";\n", p.name, ": ", names_of(p.methods));
   }
-  arguments->option("--method", "NAME", methods, method);
+  arguments->option("--method", "NAME", methods, &words->method);
   arguments->choices({"auto", "bidiagonal", "bisection", "jacobi", "qr"});
+  arguments->option("--vectors", "WHICH", "none, thin or full: singular vectors or eigenvectors, too", &words->vectors);
+  arguments->choices({"none", "thin", "full"});
 }
 
-std::optional<std::string> read_problem(const std::string& name_of_problem, const std::string& name_of_method,
-                                        client::ComputeOptions* to) {
+std::optional<std::string> read_problem(const ProblemWords& words, client::ComputeOptions* to) {
   const auto problem =
-      std::ranges::find_if(problems(), [&](const ProblemAndMethods& p) { return p.name == name_of_problem; });
-  if (problem == problems().end()) return "--problem: \"" + name_of_problem + "\" is not svd, eigh or eig";
+      std::ranges::find_if(problems(), [&](const ProblemAndMethods& p) { return p.name == words.problem; });
+  if (problem == problems().end()) return "--problem: \"" + words.problem + "\" is not svd, eigh or eig";
   to->problem = problem->problem;
-  const auto method =
-      std::ranges::find_if(problem->methods, [&](client::Method m) { return name(m) == name_of_method; });
+  const auto method = std::ranges::find_if(problem->methods, [&](client::Method m) { return name(m) == words.method; });
   if (method == problem->methods.end()) {
-    return absl::StrCat("--method: \"", name_of_method, "\" is not ", names_of(problem->methods),
-                        ", the methods of --problem ", name_of_problem);
+    return absl::StrCat("--method: \"", words.method, "\" is not ", names_of(problem->methods),
+                        ", the methods of --problem ", words.problem);
   }
   to->method = *method;
+  constexpr const char* kVectors[] = {"none", "thin", "full"};
+  const auto vectors = std::ranges::find(kVectors, words.vectors);
+  if (vectors == std::end(kVectors)) return "--vectors: \"" + words.vectors + "\" is not none, thin or full";
+  to->vectors = static_cast<client::Vectors>(vectors - kVectors);
+  if (to->problem == client::Problem::kHermitian && to->vectors == client::Vectors::kFull) {
+    return "--vectors: \"full\" is not none or thin, as --problem eigh has";
+  }
   return std::nullopt;
 }
 

@@ -18,11 +18,13 @@ struct ShapeAndWeight {
 };
 std::optional<ShapeAndWeight> parse_shape(const std::string& text);
 
-// Declares --problem and --method.
-void declare_problem(Arguments* arguments, std::string* problem, std::string* method);
-// Sets problem and method. The error in these words, in one line.
-std::optional<std::string> read_problem(const std::string& problem, const std::string& method,
-                                        client::ComputeOptions* to);
+// The words of --problem, --method and --vectors.
+struct ProblemWords {
+  std::string problem = "svd", method = "auto", vectors = "none";
+};
+void declare_problem(Arguments* arguments, ProblemWords* words);
+// Sets problem, method and vectors. The error in these words, in one line.
+std::optional<std::string> read_problem(const ProblemWords& words, client::ComputeOptions* to);
 
 }  // namespace svdserve::cli
 #endif  // SVDSERVE_CLIENT_CLI_COMMANDS_REQUEST_WORDS_H_

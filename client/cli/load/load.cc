@@ -81,7 +81,9 @@ Workload make_workload(int64_t rows, int64_t cols, int64_t count, client::DataTy
   }
   w.batch = {.data = bytes->data(), .rows = rows, .cols = cols, .count = count, .data_type = type, .owner = bytes};
   if (type == client::DataType::kI16 || type == client::DataType::kCI16) w.batch.exponent = kExponent;
-  w.reply_bytes = plane_bytes(w.batch, compute, client::Plane::kValues, count);
+  for (size_t i = 0; i < client::kPlanes; ++i) {
+    w.reply_bytes += plane_bytes(w.batch, compute, static_cast<client::Plane>(i), count);
+  }
   return w;
 }
 
@@ -121,6 +123,17 @@ struct Load::Shared {
     counted = true;
     return true;
   }
+  // Where the results of a request go: one plane behind the other, in largest_reply bytes at least.
+  client::Outputs outputs(const Workload& w, std::span<std::byte> memory) const {
+    client::Outputs to;
+    for (size_t i = 0; i < client::kPlanes; ++i) {
+      const auto plane = static_cast<client::Plane>(i);
+      const auto bytes = static_cast<size_t>(plane_bytes(w.batch, options.compute, plane, w.batch.count));
+      to[plane] = memory.first(bytes);
+      memory = memory.subspan(bytes);
+    }
+    return to;
+  }
   client::CallOptions call() const { return {.timeout = options.timeout, .stop = give_up.get_token()}; }
 };
 
@@ -158,12 +171,12 @@ class Load::Closed : public Runner {
 
  private:
   void run() override {
-    std::vector<std::byte> values(shared_.largest_reply);
+    std::vector<std::byte> results(shared_.largest_reply);
     while (!shared_.stopping) {
       const Workload& w = pick();
       const auto begin = Clock::now();
-      const auto report = shared_.client.decompose(w.batch, std::span(values).first(static_cast<size_t>(w.reply_bytes)),
-                                                   shared_.options.compute, shared_.call());
+      const auto report =
+          shared_.client.decompose(w.batch, shared_.outputs(w, results), shared_.options.compute, shared_.call());
       const auto took = Clock::now() - begin;
       const client::Status status = report.status();
       if (shared_.counts()) {
@@ -270,7 +283,7 @@ class Load::Open : public Runner {
 
   void send(Clock::time_point due) {
     const Workload& w = pick();
-    std::vector<std::byte> values;
+    std::vector<std::byte> results;
     {
       std::lock_guard lock(mutex_);
       if (outstanding_ >= shared_.options.max_outstanding) {
@@ -279,14 +292,13 @@ class Load::Open : public Runner {
       }
       ++outstanding_;
       if (!free_.empty()) {
-        values = std::move(free_.back());
+        results = std::move(free_.back());
         free_.pop_back();
       }
     }
-    values.resize(shared_.largest_reply);
-    const auto memory = std::make_shared<std::vector<std::byte>>(std::move(values));
-    shared_.client.decompose_async(w.batch, std::span(*memory).first(static_cast<size_t>(w.reply_bytes)),
-                                   shared_.options.compute, shared_.call(),
+    results.resize(shared_.largest_reply);
+    const auto memory = std::make_shared<std::vector<std::byte>>(std::move(results));
+    shared_.client.decompose_async(w.batch, shared_.outputs(w, *memory), shared_.options.compute, shared_.call(),
                                    [this, &w, due, memory](auto report) { done(w, due, *memory, report); });
   }
 
@@ -304,7 +316,7 @@ class Load::Open : public Runner {
   std::mutex mutex_;  // guards what follows, and tally_
   std::condition_variable idle_;
   int64_t outstanding_ = 0;
-  std::vector<std::vector<std::byte>> free_;  // memory for values
+  std::vector<std::vector<std::byte>> free_;  // memory for results
 };
 
 // --- the whole ----------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ struct Workload {
   int64_t reply_bytes = 0;
 };
 
-// Random normal matrices of a shape and type, whose values `compute` asks for.
+// Random normal matrices of a shape and type, whose values and vectors `compute` asks for.
 Workload make_workload(int64_t rows, int64_t cols, int64_t count, client::DataType type, double weight, uint64_t seed,
                        const client::ComputeOptions& compute = {});
 

@@ -99,6 +99,7 @@ Columns columns_of(const Measurement& m) {
   c.add("server_rss_start_bytes", of_server(&Measurement::Server::start_bytes));
   c.add("server_rss_warm_bytes", of_server(&Measurement::Server::warm_bytes));
   c.add("server_rss_end_bytes", of_server(&Measurement::Server::end_bytes));
+  c.add("vectors", m.load.vectors);
   return c;
 }
 
@@ -111,7 +112,7 @@ std::string load_text(const LoadDescription& load) {
   const std::string size = load.request_bytes > 0 ? bytes_text(load.request_bytes)
                                                   : absl::StrCat(load.count, load.count == 1 ? " matrix" : " matrices");
   absl::StrAppend(&text, "; ", size, " a request, ", load.shapes, " ", load.dtypes, ", ", load.problem, " by ",
-                  load.method);
+                  load.method, load.vectors == "none" ? "" : absl::StrCat(" with ", load.vectors, " vectors"));
   return text;
 }
 

@@ -15,6 +15,7 @@ namespace svdserve::cli {
 // The load that was sent, in the words of the command line.
 struct LoadDescription {
   std::string address = {}, server_version = {}, shapes = {}, dtypes = {}, problem = {}, method = {};
+  std::string vectors = "none";
   const char* rpc = "unary";  // or "stream", "empty"
   int64_t count = 0;          // of matrices in a request
   int64_t request_bytes = 0;  // 0: requests have `count` matrices

@@ -7,6 +7,9 @@
 // that is rotated exchanges its columns on the way. After a step one of them moves to the neighbours by shuffles.
 // Without Y it is the algorithm of definite_jacobi.h: of a column's scale d^2 alone counts.
 //
+// Y may be in memory that the threads share, where they have no registers for it. Its columns stay in their places there,
+// and a move only changes which of them a thread has.
+//
 // blocks/placed_jacobi.h does the same in a thread block for larger k. The loop, the order, the sums, the rotations and
 // the steps of a column are shared, and the rest stays two. Sums of blocks have an order of their own, an odd k gets a
 // column of zeros there, and columns may be in memory. A warp needs no mail, no barrier and no number of a column.
@@ -20,6 +23,7 @@
 #endif
 
 #include <type_traits>
+#include <variant>
 
 #include "engine/algorithms/blocks/pair_threads.h"
 #include "engine/algorithms/lanes/definite_jacobi.h"
@@ -37,16 +41,27 @@ struct WarpColumn {
 // Partial sums of a thread: those of core/reduce.h for sums of K terms.
 constexpr SVD_HD int warp_partials(int places, int split) { return places <= 8 ? 1 : 8 / split; }
 
-// K: places; kSplit: threads for each pair of places.
-template <class Threads, class E, int K, int kSplit, bool kHasY = true>
+// Threads of a team.
+constexpr SVD_HD int warp_team(int places, int split) {
+  int threads = 2;
+  while (threads < places / 2 * split) threads *= 2;
+  return threads;
+}
+
+// K: places; kSplit: threads for each pair of places. YMemory: void, or class with E load(i) and store(i, E), i < K K, of
+// memory that the team shares. A team has a power of two of threads; those beyond the pairs have
+// columns that nobody reads.
+template <class Threads, class E, int K, int kSplit, bool kHasY = true, class YMemory = void>
 class WarpJacobi : public PairThreads<Threads, E, K / kSplit, kSplit, warp_partials(K, kSplit)> {
  public:
-  static constexpr int kThreads = K / 2 * kSplit, kRows = K / kSplit, kPartials = warp_partials(K, kSplit);
+  static constexpr int kThreads = warp_team(K, kSplit), kRows = K / kSplit, kPartials = warp_partials(K, kSplit);
   static_assert(kThreads <= 32 && 8 % kSplit == 0 && K % kSplit == 0 && (K > 8 || kSplit == 1));
   using T = typename E::Scalar;
   using L = typename E::Lane;
   using Mask = typename L::Mask;
-  using Column = WarpColumn<E, kRows, kHasY>;
+  static constexpr bool kYInMemory = !std::is_void_v<YMemory>;
+  using Column = WarpColumn<E, kRows, kHasY && !kYInMemory>;
+  using Memory = std::conditional_t<kYInMemory, YMemory, std::monostate>;
   using Base = PairThreads<Threads, E, kRows, kSplit, kPartials>;
   // Four columns of c128 leave a thread no register on a GPU. With the roots in range 32x32 had 0.81 of the rate that it
   // had before, with the general ones (device_vectors_bench, H100).
@@ -54,13 +69,14 @@ class WarpJacobi : public PairThreads<Threads, E, K / kSplit, kSplit, warp_parti
   using Base::exchanged;
   using Base::threads;
 
-  SVD_HD WarpJacobi(const Threads& of, int size, T tolerance)
+  SVD_HD WarpJacobi(const Threads& of, int size, T tolerance, const Memory& y = {})
       : Base(of),
         k(size),
         floor_(0),
         tol_square_(L(tolerance) * L(tolerance)),
         pair_(threads().index() / kSplit),
-        part_(threads().index() % kSplit) {}
+        part_(threads().index() % kSplit),
+        y_(y) {}
 
   SVD_HD int pair() const { return pair_; }
   SVD_HD int part() const { return part_; }
@@ -80,7 +96,7 @@ class WarpJacobi : public PairThreads<Threads, E, K / kSplit, kSplit, warp_parti
     if constexpr (kHasFloor) find_floor();
     const bool unfinished = sweeps(max_sweeps);
     scale_columns();
-    const L s_p = normalize(View{this, &p}), s_q = normalize(View{this, &q});
+    const L s_p = normalize(view_of(p)), s_q = normalize(view_of(q));
     const bool out_of_range =
         threads().any((place < k && !any_of(s_p <= largest)) || (place + 1 < k && !any_of(s_q <= largest)));
     const int r_p = rank(s_p, place, s_p, s_q), r_q = rank(s_q, place + 1, s_p, s_q);
@@ -117,10 +133,12 @@ class WarpJacobi : public PairThreads<Threads, E, K / kSplit, kSplit, warp_parti
   SVD_HD void to_odd() {
     const int next = pair() + 1 < K / 2 ? pair() + 1 : 0;
     move(p, q, next);
+    is_odd_ = true;
   }
   SVD_HD void to_even() {
     const int previous = pair() > 0 ? pair() - 1 : K / 2 - 1;
     move(q, p, previous);
+    is_odd_ = false;
   }
 
   Column p, q;
@@ -135,6 +153,7 @@ class WarpJacobi : public PairThreads<Threads, E, K / kSplit, kSplit, warp_parti
     static constexpr bool kHasV = kHasY, kKeepsX = true, kHasBeyond = false;
     const WarpJacobi* jacobi;
     Column* column;
+    bool is_q;
     SVD_HD ColumnScale<L>& scale() const { return column->scale; }
     template <class F>
     SVD_HD void each_x(F f) const {
@@ -142,12 +161,54 @@ class WarpJacobi : public PairThreads<Threads, E, K / kSplit, kSplit, warp_parti
     }
     template <class F>
     SVD_HD void each_v(F f) const {
-      SVD_UNROLL for (int i = 0; i < kRows; ++i) f(column->y[i]);
+      if constexpr (kYInMemory) {
+        if (!jacobi->has_columns()) return;
+        SVD_UNROLL for (int i = 0; i < kRows; ++i) {
+          E y = jacobi->y_.load(jacobi->y_at(is_q, i));
+          f(y);
+          jacobi->y_.store(jacobi->y_at(is_q, i), y);
+        }
+      } else {
+        SVD_UNROLL for (int i = 0; i < kRows; ++i) f(column->y[i]);
+      }
     }
     SVD_HD L square_of_x() const { return jacobi->square_of(column->x); }
-    SVD_HD L square_of_v() const { return jacobi->square_of(column->y); }
+    SVD_HD L square_of_v() const {
+      if constexpr (kYInMemory) {
+        return jacobi->Base::square_of([&](int i) SVD_LAMBDA {
+          return jacobi->has_columns() ? jacobi->y_.load(jacobi->y_at(is_q, i)) : zero_element<E>();
+        });
+      } else {
+        return jacobi->square_of(column->y);
+      }
+    }
     SVD_HD L largest_of_x() const { return jacobi->largest_of(column->x); }
   };
+  SVD_HD View view_of(Column& column) { return {this, &column, &column == &q}; }
+
+  SVD_HD bool has_columns() const { return 2 * kThreads == K * kSplit || pair_ < K / 2; }
+  // Where row i of this thread's columns of Y is in the memory: even places, then odd ones, so that neighbouring threads
+  // are neighbours there. In an odd step the places of a pair are one on.
+  SVD_HD int y_at(bool is_q, int i) const {
+    const int next = pair_ + 1 < K / 2 ? pair_ + 1 : 0;
+    return ((2 * i + (is_q != is_odd_)) * (K / 2) + (is_q && is_odd_ ? next : pair_)) * kSplit + part_;
+  }
+  SVD_HD void turn_in_memory(const E& a, const E& b) const {
+    constexpr int kTogether = kRows % 4 == 0 ? 4 : 2;  // rows that are read before the first is written
+    static_assert(kRows % kTogether == 0);
+    SVD_UNROLL for (int first = 0; first < kRows; first += kTogether) {
+      E of_p[kTogether], of_q[kTogether];
+      SVD_UNROLL for (int i = 0; i < kTogether; ++i) {
+        of_p[i] = y_.load(y_at(false, first + i));
+        of_q[i] = y_.load(y_at(true, first + i));
+      }
+      SVD_UNROLL for (int i = 0; i < kTogether; ++i) {
+        update_and_exchange(of_p[i], of_q[i], a, b, L::mask(true));
+        y_.store(y_at(false, first + i), of_p[i]);
+        y_.store(y_at(true, first + i), of_q[i]);
+      }
+    }
+  }
 
   SVD_HD L largest_of(const E (&x)[kRows]) const {
     L largest(0);
@@ -164,8 +225,13 @@ class WarpJacobi : public PairThreads<Threads, E, K / kSplit, kSplit, warp_parti
     SVD_UNROLL for (int i = 0; i < kRows; ++i) {
       const int row = i * kSplit + part();
       largest = raise_to_any_magnitude(largest, column.x[i]);
-      column.y[i] = zero_element<E>();
-      if (row < k && place < k && row == place) column.y[i].re = L(1);
+      E y = zero_element<E>();
+      if (row < k && place < k && row == place) y.re = L(1);
+      if constexpr (kYInMemory) {
+        if (has_columns()) y_.store(y_at(place % 2 != 0, i), y);
+      } else {
+        column.y[i] = y;
+      }
     }
     column.scale.square = L(FloatTraits<T>::kScaleSquare);
     column.scale.exponent = L(given == nullptr || place >= k ? T(0) : given[place]);
@@ -211,8 +277,8 @@ class WarpJacobi : public PairThreads<Threads, E, K / kSplit, kSplit, warp_parti
   }
 
   SVD_HD void scale_columns() {
-    scale_for_sweep(View{this, &p}, kHasFloor, floor_);
-    scale_for_sweep(View{this, &q}, kHasFloor, floor_);
+    scale_for_sweep(view_of(p), kHasFloor, floor_);
+    scale_for_sweep(view_of(q), kHasFloor, floor_);
   }
   static SVD_HD void fold(Column& column) {
     const L by = fold_scale(column.scale);
@@ -241,7 +307,11 @@ class WarpJacobi : public PairThreads<Threads, E, K / kSplit, kSplit, warp_parti
       const auto u = pair_update<Roots>(alpha, beta, g, p.scale, q.scale, tol_square_, active);
       if (!exists) return false;
       turn(p.x, q.x, u.a, u.b);
-      turn(p.y, q.y, u.v_a, u.v_b);
+      if constexpr (kYInMemory) {
+        turn_in_memory(u.v_a, u.v_b);
+      } else {
+        turn(p.y, q.y, u.v_a, u.v_b);
+      }
       shrink_and_exchange(p.scale, q.scale, u.shrink, active);
       return any_of(u.wanted);
     } else {
@@ -261,7 +331,7 @@ class WarpJacobi : public PairThreads<Threads, E, K / kSplit, kSplit, warp_parti
       const E x = from(leaving.x[i], source);
       leaving.x[i] = staying.x[i];
       staying.x[i] = x;
-      if constexpr (kHasY) {
+      if constexpr (kHasY && !kYInMemory) {
         const E y = from(leaving.y[i], source);
         leaving.y[i] = staying.y[i];
         staying.y[i] = y;
@@ -272,6 +342,7 @@ class WarpJacobi : public PairThreads<Threads, E, K / kSplit, kSplit, warp_parti
     const L square(from(leaving.scale.square.v, source));
     leaving.scale = staying.scale;
     staying.scale = {exponent, square};
+    if constexpr (kYInMemory) threads().sync();
   }
 
   // The number of a place in descending order; equal values in the order of their places.
@@ -289,12 +360,20 @@ class WarpJacobi : public PairThreads<Threads, E, K / kSplit, kSplit, warp_parti
   SVD_HD void store(Column& column, int place, L s, int r, bool finite, const Results& results) const {
     if (place >= k) return;
     if (part() == 0) results.value(r, finite ? s.v : FloatTraits<T>::nan());
-    results.columns(column.x, column.y, r, finite);
+    if constexpr (kYInMemory) {
+      E y[kRows];
+      SVD_UNROLL for (int i = 0; i < kRows; ++i) y[i] = y_.load(y_at(&column == &q, i));
+      results.columns(column.x, y, r, finite);
+    } else {
+      results.columns(column.x, column.y, r, finite);
+    }
   }
 
   L floor_;  // where kHasFloor
   const L tol_square_;
   const int pair_, part_;
+  const Memory y_;
+  bool is_odd_ = false;  // the step
 };
 
 SVD_KERNEL_END

@@ -32,22 +32,22 @@ constexpr double kTaskWork = 100'000;
 // first-level data cache. eigh of 4 x 4 c128 gains 7 %, of 2 x 2 a third.
 constexpr size_t kLargestPrefetchBytes = 8 * 1024;
 
-// One call, as any of its threads sees it.
+// One call, as one of its tasks sees it.
 template <class T>
 struct Call {
   const Plan& plan;
   const KernelTable<T>& kernels;
   const MatrixSource& source;
-  StatusCounters& counters;
+  StatusCounts& counts;
   const MimoTask<T>& mimo;
   int k;
   size_t triangle_size;  // numbers of a k x k matrix
 
-  Call(const Plan& p, const KernelTable<T>& t, const MatrixSource& s, StatusCounters& c, const MimoTask<T>& m)
+  Call(const Plan& p, const KernelTable<T>& t, const MatrixSource& s, StatusCounts& c, const MimoTask<T>& m)
       : plan(p),
         kernels(t),
         source(s),
-        counters(c),
+        counts(c),
         mimo(m),
         k(static_cast<int>(values_per_matrix(p.problem))),
         triangle_size(static_cast<size_t>(k) * k * t.components) {}
@@ -130,7 +130,6 @@ void compute_pack(const Call<T>& call, PackBuffers<T>& buffers, bool row_major, 
   kernel({buffers.a.data(), row_major ? k : 1, row_major ? 1 : k, k,
           with_exponents ? buffers.exponents.data() : nullptr, static_cast<T>(call.plan.tolerance),
           call.plan.max_sweeps, buffers.values.data(), buffers.statuses.data(), buffers.scratch.data()});
-  std::array<int64_t, 4> counts{};
   const auto leading = static_cast<size_t>(call.plan.outputs.values);
   const bool keep = call.plan.outputs.answers();
   call.source.for_each(first, n, [&](int l, const MatrixSource::Slot& slot) {
@@ -141,12 +140,9 @@ void compute_pack(const Call<T>& call, PackBuffers<T>& buffers, bool row_major, 
                        reinterpret_cast<char*>(buffers.kept_values(first + l, k)));
     }
     const auto status = static_cast<MatrixStatus>(static_cast<int>(buffers.statuses[l]));
-    ++counts[static_cast<int>(status)];
+    call.counts.add(status);
     if (slot.status != nullptr) *slot.status = status;
   });
-  for (size_t i = 0; i < counts.size(); ++i) {
-    if (counts[i] != 0) call.counters.add(static_cast<MatrixStatus>(i), counts[i]);
-  }
 }
 
 // The values of one lane in their order; columns[r] gets the column of number r.
@@ -256,7 +252,7 @@ void record_pack(const Call<T>& call, PackBuffers<T>& buffers, int64_t first, in
     if (!sorted.finite(l)) std::fill_n(values, k, FloatTraits<T>::nan());
     if (call.plan.outputs.answers()) std::copy_n(values, k, buffers.kept_values(first + l, k));
     if (char* const to = slot.plane(Plane::kValues, value_bytes)) std::memcpy(to, values, value_bytes);
-    call.counters.add(sorted.statuses[l], 1);
+    call.counts.add(sorted.statuses[l]);
     if (slot.status != nullptr) *slot.status = sorted.statuses[l];
   });
 }
@@ -343,7 +339,7 @@ void write_general(const Call<T>& call, const PackBuffers<T>& buffers, int l, bo
     finite ? deinterleave_one(buffers.conditions.data(), lanes, l, static_cast<size_t>(k), to)
            : fill_with_nan<T>(to, static_cast<size_t>(k) * sizeof(T));
   }
-  call.counters.add(status, 1);
+  call.counts.add(status);
   if (slot.status != nullptr) *slot.status = status;
 }
 
@@ -560,13 +556,14 @@ template <class T>
 ExecutionOutcome run_packs(const KernelTable<T>& kernels, const AnswerStage<T>& answers, const Plan& plan,
                            const MatrixSource& source, const Crew& crew) {
   StatusCounters counters;
-  const Call<T> call(plan, kernels, source, counters, answers.task());
   const bool square = plan.problem.rows == plan.problem.cols;
   const bool lone = !square && std::max(plan.problem.rows, plan.problem.cols) >=
                                    int64_t{kernels.lanes} * tile_rows_for(values_per_matrix(plan.problem));
   const int64_t group = plan.outputs.group;  // not cut
   const int64_t step = (matrices_per_task(plan.problem, lone ? 1 : kernels.lanes) + group - 1) / group * group;
   const bool completed = crew.for_ranges(source.count(), step, [&](int64_t first, int64_t last) {
+    StatusCounts counts;
+    const Call<T> call(plan, kernels, source, counts, answers.task());
     const auto compute = [&] {
       if (square) {
         compute_square(call, first, last);
@@ -575,6 +572,7 @@ ExecutionOutcome run_packs(const KernelTable<T>& kernels, const AnswerStage<T>& 
       }
     };
     plan.outputs.answers() ? compute_with_answers(call, answers, first, last, compute) : compute();
+    counters.add(counts);
     return true;
   });
   return {completed, counters.report()};

@@ -27,11 +27,14 @@ __device__ __forceinline__ void store_element(const E& x, E* to) {
   }
 }
 
-// n elements beside each other, by vectors of up to 16 bytes where they begin at a multiple of that.
+// Bytes of the longest vectors, of up to 16, that make up a run of so many bytes.
+constexpr int run_vector_bytes(int bytes) { return bytes % 16 == 0 ? 16 : bytes % 8 == 0 ? 8 : bytes % 4 == 0 ? 4 : 2; }
+
+// n elements beside each other, by such vectors where they begin at a multiple of one.
 template <class E, int n>
 struct ElementRun {
   using T = typename E::Scalar;
-  static constexpr int kBytes = n * static_cast<int>(sizeof(E)) < 16 ? n * static_cast<int>(sizeof(E)) : 16;
+  static constexpr int kBytes = run_vector_bytes(n * static_cast<int>(sizeof(E)));
   static constexpr int kNumbers = kBytes / static_cast<int>(sizeof(T)), kVectors = n * E::kComponents / kNumbers;
   using V = Vector<T, kNumbers>;
 

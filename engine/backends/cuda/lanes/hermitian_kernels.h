@@ -146,8 +146,9 @@ struct HermitianTask : TeamJacobi<E, K, kSplit, false> {
     shift(q, place_q, scalar::hermitian_shift(square));
     return finite;
   }
-  // A column of N to shared memory, and back.
+  // A column of N to shared memory, where there is one, and back.
   __device__ __forceinline__ void keep(E (&column)[kRows], int place) const {
+    if (2 * kThreads > K * kSplit && place >= K) return;
     if constexpr (kSplit == 1) {
       Run::store(column, n + place * K);
     } else {
@@ -269,8 +270,7 @@ void launch_hermitian(Launch* launch, const HermitianCall<E>& call) {
   const int k = call.square.k;
   if (call.method == Method::kTridiagonal) return launch_lane_hermitian<E, 1, true>(launch, call);
   if (k <= kLargestLaneVectors) return launch_lane_hermitian<E, 1, false>(launch, call);
-  if (k <= 8) return launch_team_hermitian<E, 8>(launch, call);
-  k <= 16 ? launch_team_hermitian<E, 16>(launch, call) : launch_team_hermitian<E, 32>(launch, call);
+  with_team_columns(k, [&]<int K>() { launch_team_hermitian<E, K>(launch, call); });
 }
 
 }  // namespace svdserve::cuda

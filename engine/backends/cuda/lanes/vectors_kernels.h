@@ -145,8 +145,18 @@ __global__ void __launch_bounds__(LaneVectorsShape<E, K>::kBlock) lane_vectors_k
 
 // --- a team a matrix ---------------------------------------------------------------------------------------
 
-template <class E, int K, int kSplit, bool kHasY = true>
-using TeamJacobi = scalar::WarpJacobi<WarpThreads<K / 2 * kSplit>, E, K, kSplit, kHasY>;
+template <class E, int K, int kSplit, bool kHasY = true, class YMemory = void>
+using TeamJacobi = scalar::WarpJacobi<WarpThreads<scalar::warp_team(K, kSplit)>, E, K, kSplit, kHasY, YMemory>;
+
+// f.template operator()<K>() for the least K of a team that k columns fit, kLargestLaneVectors < k <= kLargestReproducible.
+template <class F>
+void with_team_columns(int k, F f) {
+  if (k <= 6) return f.template operator()<6>();
+  if (k <= 8) return f.template operator()<8>();
+  if (k <= 12) return f.template operator()<12>();
+  if (k <= 16) return f.template operator()<16>();
+  k <= 24 ? f.template operator()<24>() : f.template operator()<32>();
+}
 
 // A thread's rows part, kSplit + part, .. of a column to `to`, as column r of matrix m.
 template <int K, int kSplit, class E, int kRows>
@@ -174,7 +184,7 @@ struct TeamSource {
 
   __device__ __forceinline__ void operator()(E (&x)[K / kSplit], int place) const {
     // A whole column lies in one run, or its elements are read one by one.
-    const bool run = kSplit == 1 && k == K && row_step == 1 && Run::begins_at(from);
+    const bool run = kSplit == 1 && k == K && place < K && row_step == 1 && Run::begins_at(from);
     if (run) return Run::load(from + place * K, x);
     SVD_UNROLL for (int i = 0; i < K / kSplit; ++i) {
       const int row = i * kSplit + part;
@@ -197,15 +207,39 @@ struct TeamResults {
   }
 };
 
+// A team's Y in shared memory.
+template <class E>
+struct SharedElements {
+  E* all;
+  __device__ __forceinline__ E load(int i) const { return load_element(all + i); }
+  __device__ __forceinline__ void store(int i, const E& x) const { store_element(x, all + i); }
+};
+
+template <class E, int K, int kSplit>
+struct TeamVectors {
+  static constexpr bool kInShared = are_vectors_in_shared(K, E::kComplex, sizeof(E));
+  using Jacobi = TeamJacobi<E, K, kSplit, true, std::conditional_t<kInShared, SharedElements<E>, void>>;
+  static constexpr int kTeams = kVectorsBlock / Jacobi::kThreads;
+  // Teams of a warp begin at different banks.
+  static constexpr int kElements = K * K + Jacobi::kThreads % 32;
+  static constexpr int kSharedBytes = kInShared ? kTeams * kElements * static_cast<int>(sizeof(E)) : 0;
+};
+
 template <class E, int K, int kSplit>
 __global__ void __launch_bounds__(kVectorsBlock) team_vectors_kernel(const VectorsCall<E> call) {
-  using Jacobi = TeamJacobi<E, K, kSplit>;
+  using Team = TeamVectors<E, K, kSplit>;
+  using Jacobi = typename Team::Jacobi;
+  extern __shared__ __align__(16) unsigned char shared_bytes[];
   const SquareCall<typename E::Scalar>& square = call.square;
   const int k = square.k;
   const int64_t m = static_cast<int64_t>(blockIdx.x) * (kVectorsBlock / Jacobi::kThreads) +
                     static_cast<int>(threadIdx.x) / Jacobi::kThreads;
   if (m >= square.count) return;
-  Jacobi jacobi({}, k, square.tolerance);
+  typename Jacobi::Memory y{};
+  if constexpr (Jacobi::kYInMemory) {
+    y.all = reinterpret_cast<E*>(shared_bytes) + static_cast<int>(threadIdx.x) / Jacobi::kThreads * Team::kElements;
+  }
+  Jacobi jacobi({}, k, square.tolerance, y);
   const TeamSource<E, K, kSplit> source{reinterpret_cast<const E*>(square.a) + m * k * k, k, square.row_major ? k : 1,
                                         square.row_major ? 1 : k, jacobi.part()};
   const auto* const given = square.exponents == nullptr ? nullptr : square.exponents + m * k;

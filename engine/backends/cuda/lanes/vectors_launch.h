@@ -1,5 +1,5 @@
 // Launches of the kernels that give vectors of k x k matrices, k <= kLargestReproducible: lane_vectors up to
-// kLargestLaneVectors, and team_vectors of 8, 16 or 32 columns.
+// kLargestLaneVectors, and team_vectors of 6, 8, 12, 16, 24 or 32 columns.
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_LANES_VECTORS_LAUNCH_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_LANES_VECTORS_LAUNCH_H_
 
@@ -28,8 +28,9 @@ void launch_lane_vectors(Launch* launch, const VectorsCall<E>& call) {
 template <class E, int K>
 void launch_team_vectors(Launch* launch, const VectorsCall<E>& call) {
   constexpr int kSplit = vectors_split(K, sizeof(E));
-  constexpr int kTeams = kVectorsBlock / TeamJacobi<E, K, kSplit>::kThreads;
-  launch->operator()<team_vectors_kernel<E, K, kSplit>>(blocks_for(call.square.count, kTeams), kVectorsBlock, 0, call);
+  using Team = TeamVectors<E, K, kSplit>;
+  launch->operator()<team_vectors_kernel<E, K, kSplit>>(blocks_for(call.square.count, Team::kTeams), kVectorsBlock,
+                                                        Team::kSharedBytes, call);
 }
 
 // U, S and V.
@@ -37,8 +38,7 @@ template <class E>
 void launch_vectors(Launch* launch, const VectorsCall<E>& call) {
   const int k = call.square.k;
   if (k <= kLargestLaneVectors) return launch_lane_vectors<E, 1>(launch, call);
-  if (k <= 8) return launch_team_vectors<E, 8>(launch, call);
-  k <= 16 ? launch_team_vectors<E, 16>(launch, call) : launch_team_vectors<E, 32>(launch, call);
+  with_team_columns(k, [&]<int K>() { launch_team_vectors<E, K>(launch, call); });
 }
 
 // The leading columns of staged vectors, k of each matrix by columns, to their plane, where it is wanted.

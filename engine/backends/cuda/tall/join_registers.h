@@ -49,11 +49,9 @@ class RegisterJoin {
   template <int c = 0>
   __device__ __forceinline__ void factorize(int k, T* g, E* heads) {
     _Pragma("unroll 1") for (int q = 0; q < kGroups && c * kGroups + q < k; ++q) {
-      E x[kRows];
-      SVD_UNROLL for (int r = 0; r <= first_of(c); ++r) {
-        x[r] = kGroups == 1 ? bottom[r][c] : from_lane(bottom[r][c], 8 * q + p_, kThreads);
-      }
-      const scalar::Reflector<E> h = reflector(c, q, x);
+      E x[kRows + 1];
+      const E x_top = reflector_of_group(c, q, x);
+      const scalar::Reflector<E> h = reflector(c, q, x_top, x);
       SVD_UNROLL for (int other = c; other < kColumns; ++other) {
         if (kGroups > 1 || other > c) subtract_reflection(c, q, h.u0, x, h.g, other, other > c || q_ > q);
       }
@@ -113,8 +111,20 @@ class RegisterJoin {
     return join(s);
   }
 
-  __device__ __forceinline__ scalar::Reflector<E> reflector(int c, int q, const E* x) const {
-    const E x_top = from_lane(top[first_of(c)][c], 8 * q + head_of(c, q), kThreads);
+  // Column c of group q: x gets this thread's rows of the bottom. Returns the top's element.
+  __device__ __forceinline__ E reflector_of_group(int c, int q, E (&x)[kRows + 1]) const {
+    const int head = head_of(c, q), end = first_of(c) + 1;
+    SVD_UNROLL for (int r = 0; r < end; ++r) x[r] = bottom[r][c];
+    if constexpr (kGroups <= kGroupsOfWarp) {
+      take_from_group<kGroups, kRows>(x, 0, end, q, q % 2);
+      return from_lane(top[first_of(c)][c], 8 * q + head, kThreads);
+    }
+    x[end] = top[first_of(c)][c];
+    take_from_group<kGroups, kRows + 1>(x, 0, end + 1, q, q % 2);
+    return from_lane(x[end], head, 8);
+  }
+
+  __device__ __forceinline__ scalar::Reflector<E> reflector(int c, int q, const E& x_top, const E* x) const {
     const auto add = [](Lane<T> s, const E& a, const E&) { return scalar::add_square(s, a); };
     const auto join = [](Lane<T> s) { return join_partials(s); };
     return scalar::reflector_of<E>(sum(c, q, Lane<T>(T(0)), x_top, x, x_top, x, add, join), x_top);
@@ -157,7 +167,7 @@ __device__ __forceinline__ JoinNumber join_number(const TallCall<T>& call, int d
 }
 
 template <class E, int kGroups, int kColumns>
-__global__ void __launch_bounds__(kRegisterBlock)
+__global__ void __launch_bounds__(register_block(kGroups))
     join_registers_kernel(const TallCall<typename E::Scalar> call, int distance) {
   using Join = RegisterJoin<E, kGroups, kColumns>;
   const int k = call.k;
@@ -179,7 +189,7 @@ __global__ void __launch_bounds__(kRegisterBlock)
 }
 
 template <class E, int kGroups, int kColumns>
-__global__ void __launch_bounds__(kRegisterBlock)
+__global__ void __launch_bounds__(register_block(kGroups))
     expand_join_registers_kernel(const TallCall<typename E::Scalar> call, int distance) {
   using Join = RegisterJoin<E, kGroups, kColumns>;
   const int k = call.k;
@@ -191,7 +201,7 @@ __global__ void __launch_bounds__(kRegisterBlock)
   SVD_UNROLL for (auto& row : join.bottom) { SVD_UNROLL for (E& x : row) x = scalar::zero_element<E>(); }
   join.apply(k, static_cast<const E*>(bottom), call.g + at.bottom * 2 * k + k,
              reinterpret_cast<const E*>(call.heads) + at.bottom * k);
-  __syncwarp();  // the factor has been read, and gives its place
+  kGroups > kGroupsOfWarp ? __syncthreads() : __syncwarp();  // the factor has been read, and gives its place
   if (!at.exists) return;
   join.store(join.top, k, false, top);
   join.store(join.bottom, k, false, bottom);

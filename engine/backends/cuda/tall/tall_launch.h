@@ -61,7 +61,8 @@ void launch_tiles(Launch* launch, const TallCall<typename E::Scalar>& call) {
   if (in_register_tiles<E>(call)) {
     with_register_tile<E>(call.tile_rows, call.k, [&]<int kRows, int kGroups, int kColumns>() {
       launch->operator()<tile_registers_kernel<E, kRows, kGroups, kColumns>>(
-          blocks_for(call.count * call.tiles, kRegisterBlock / (8 * kGroups)), kRegisterBlock, 0, call);
+          blocks_for(call.count * call.tiles, register_block(kGroups) / (8 * kGroups)), register_block(kGroups), 0,
+          call);
     });
     return;
   }
@@ -78,7 +79,8 @@ void launch_joins(Launch* launch, const TallCall<typename E::Scalar>& call) {
     if (in_register_tiles<E>(call)) {
       with_register_tile<E>(call.tile_rows, call.k, [&]<int kRows, int kGroups, int kColumns>() {
         launch->operator()<join_registers_kernel<E, kGroups, kColumns>>(
-            blocks_for(call.count * pairs, kRegisterBlock / (8 * kGroups)), kRegisterBlock, 0, call, d);
+            blocks_for(call.count * pairs, register_block(kGroups) / (8 * kGroups)), register_block(kGroups), 0, call,
+            d);
       });
       continue;
     }
@@ -114,7 +116,8 @@ void launch_expanding_joins(Launch* launch, const TallCall<typename E::Scalar>& 
     if (in_register_tiles<E>(call)) {
       with_register_tile<E>(call.tile_rows, call.k, [&]<int kRows, int kGroups, int kColumns>() {
         launch->operator()<expand_join_registers_kernel<E, kGroups, kColumns>>(
-            blocks_for(call.count * pairs, kRegisterBlock / (8 * kGroups)), kRegisterBlock, 0, call, d);
+            blocks_for(call.count * pairs, register_block(kGroups) / (8 * kGroups)), register_block(kGroups), 0, call,
+            d);
       });
       continue;
     }
@@ -129,7 +132,8 @@ void launch_expanding_tiles(Launch* launch, const TallCall<typename E::Scalar>& 
   if (in_register_tiles<E>(call)) {
     with_register_tile<E>(call.tile_rows, call.k, [&]<int kRows, int kGroups, int kColumns>() {
       launch->operator()<expand_registers_kernel<E, kRows, kGroups, kColumns>>(
-          blocks_for(call.count * call.tiles, kRegisterBlock / (8 * kGroups)), kRegisterBlock, 0, call, to, columns);
+          blocks_for(call.count * call.tiles, register_block(kGroups) / (8 * kGroups)), register_block(kGroups), 0,
+          call, to, columns);
     });
     return;
   }

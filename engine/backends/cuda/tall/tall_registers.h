@@ -4,10 +4,11 @@
 //   tile_registers_kernel    the triangle of each tile; of a matrix that is one tile, its exponents, too
 //   expand_registers_kernel  the rows of Q X of each tile
 //
-// A team of 8 kGroups threads of a warp has a tile of 8 kRows rows. Thread (p, q) holds the rows p, p + 8, .. of the
-// columns q, q + kGroups, ..: the columns' inner products are dealt to eight partial sums as core/reduce.h deals them,
-// one to each p. Which partial is which moves with the first row of a reflector, but the tree that joins them pairs
-// distances 4, 2, 1 and so does not. Columns travel between groups by shuffles; there is no shared memory.
+// A team of 8 kGroups threads has a tile of 8 kRows rows. Thread (p, q) holds the rows p, p + 8, .. of the columns q, q +
+// kGroups, ..: the columns' inner products are dealt to eight partial sums as core/reduce.h deals them, one to each p.
+// Which partial is which moves with the first row of a reflector, but the tree that joins them pairs distances 4, 2, 1
+// and so does not. Columns travel between the groups of a warp by shuffles. A team of two warps, for c128 of more than 16
+// columns, is a thread block. Its columns pass through shared memory, with a barrier each.
 //
 // Where a thread has room for the tile and for X beside it, the way back factorizes the tile once more. That moves less
 // than to write and read its factor. Otherwise the factor is kept (TallCall::factors).
@@ -44,22 +45,56 @@ __device__ __forceinline__ E join_element_partials(E s) {
   return s;
 }
 
-// Up to k columns, a power of two, of so many bytes an element: how many groups of threads share them.
-constexpr int register_groups(int k, int element_bytes) { return std::clamp(k / (element_bytes == 16 ? 2 : 4), 1, 4); }
+// Words of 32 bits that a thread's part of a tile takes. `groups` of threads share up to k columns, a power of two.
+constexpr int register_tile_words(int rows, int k, int groups, int element_bytes) {
+  return rows / 8 * (k / groups) * element_bytes / 4;
+}
+// How many groups these are. Four are a warp. They are twice as many where a thread of a warp would have too many words.
+inline constexpr int kGroupsOfWarp = 4;
+constexpr int register_groups(int rows, int k, int element_bytes) {
+  const int groups = std::clamp(k / (element_bytes == 16 ? 2 : 4), 1, kGroupsOfWarp);
+  return register_tile_words(rows, k, groups, element_bytes) > kRegisterTileWords ? 2 * groups : groups;
+}
+constexpr int register_block(int groups) { return groups > kGroupsOfWarp ? 8 * groups : kRegisterBlock; }
 constexpr int register_columns(int k) { return k <= 2 ? 2 : static_cast<int>(std::bit_ceil(static_cast<unsigned>(k))); }
-// Words of 32 bits that a thread's part of the tile takes.
+// The words of a tile of k columns.
 constexpr int register_tile_words(int rows, int k, int element_bytes) {
   const int columns = register_columns(k);
-  return rows / 8 * (columns / register_groups(columns, element_bytes)) * element_bytes / 4;
+  return register_tile_words(rows, columns, register_groups(rows, columns, element_bytes), element_bytes);
 }
 // Whether tiles are worked on in registers. Every reflector then has more than eight elements: a sum in partials.
 constexpr bool is_register_tile(int rows, int k, int element_bytes) {
   return (rows == 16 || rows == 32 || rows == 64) && k + 8 <= rows &&
          register_tile_words(rows, k, element_bytes) <= kRegisterTileWords;
 }
-// Whether such tiles leave room for X beside them.
+// Whether such tiles leave room for X beside them, in a warp.
 constexpr bool has_room_for_x(int rows, int k, int element_bytes) {
-  return register_tile_words(rows, k, element_bytes) <= kRegisterTileWords / 2;
+  return register_groups(rows, register_columns(k), element_bytes) <= kGroupsOfWarp &&
+         register_tile_words(rows, k, element_bytes) <= kRegisterTileWords / 2;
+}
+
+// x[first] .. x[end - 1] of the threads of group q, to those of all groups with the same p. Every thread of the team makes
+// the call. turn: 0 and 1 in turn from call to call.
+template <int kGroups, int kSize, class E>
+__device__ __forceinline__ void take_from_group(E* x, int first, int end, int q, int turn) {
+  const int p = threadIdx.x % 8;
+  if constexpr (kGroups > 1 && kGroups <= kGroupsOfWarp) {
+    SVD_UNROLL for (int r = first; r < end; ++r) x[r] = from_lane(x[r], 8 * q + p, 8 * kGroups);
+  }
+  if constexpr (kGroups > kGroupsOfWarp) {
+    __shared__ typename E::Scalar mail[2][E::kComponents][kSize][8];
+    if (static_cast<int>(threadIdx.x) / 8 == q) {
+      SVD_UNROLL for (int r = first; r < end; ++r) {
+        mail[turn][0][r][p] = x[r].re.v;
+        if constexpr (E::kComplex) mail[turn][1][r][p] = x[r].im.v;
+      }
+    }
+    __syncthreads();
+    SVD_UNROLL for (int r = first; r < end; ++r) {
+      x[r].re.v = mail[turn][0][r][p];
+      if constexpr (E::kComplex) x[r].im.v = mail[turn][1][r][p];
+    }
+  }
 }
 
 template <class E, int kRows, int kGroups, int kColumns>
@@ -100,15 +135,15 @@ class RegisterTile {
 
   // Column c of group q, zero above the diagonal, to every group.
   __device__ __forceinline__ void broadcast(int c, int q, E* x) const {
-    SVD_UNROLL for (int r = first_of(c); r < kRows; ++r) {
-      x[r] = kGroups == 1 ? a[r][c] : from_lane(a[r][c], 8 * q + p_, kThreads);
-    }
+    SVD_UNROLL for (int r = first_of(c); r < kRows; ++r) x[r] = a[r][c];
+    take_from_group<kGroups, kRows>(x, first_of(c), kRows, q, q % 2);
     clear_above(c, q, x);
   }
   __device__ __forceinline__ void clear_above(int c, int q, E* x) const {
     if (p_ < head_of(c, q)) x[first_of(c)] = scalar::zero_element<E>();
   }
   static __device__ __forceinline__ Lane<T> broadcast(Lane<T> x, int q) {
+    static_assert(kGroups <= kGroupsOfWarp);
     return kGroups == 1 ? x : Lane<T>(__shfl_sync(~0u, x.v, 8 * q, kThreads));
   }
 
@@ -235,8 +270,14 @@ __device__ __forceinline__ bool scan_tile(const RegisterTile<E, kRows, kGroups, 
     largest[c] = most;
     all = max(all, most);
   }
-  SVD_UNROLL for (int distance = 8; distance < 8 * kGroups; distance *= 2) {
+  SVD_UNROLL for (int distance = 8; distance < 8 * min(kGroups, kGroupsOfWarp); distance *= 2) {
     all = max(all, __shfl_xor_sync(~0u, all, distance));
+  }
+  if constexpr (kGroups > kGroupsOfWarp) {
+    __shared__ Bits of_warps[kGroups / kGroupsOfWarp];
+    if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = all;
+    __syncthreads();
+    SVD_UNROLL for (const Bits& of_warp : of_warps) all = max(all, of_warp);
   }
   SVD_UNROLL for (int c = 0; c < kColumns; ++c) exponents[c] = T(exponent_of_bits<T>(by_column ? largest[c] : all));
   return all < kInfinityBits<T>;
@@ -265,7 +306,8 @@ __device__ __forceinline__ bool scale_tile_as_told(RegisterTile<E, kRows, kGroup
 }
 
 template <class E, int kRows, int kGroups, int kColumns>
-__global__ void __launch_bounds__(kRegisterBlock) tile_registers_kernel(const TallCall<typename E::Scalar> call) {
+__global__ void __launch_bounds__(register_block(kGroups))
+    tile_registers_kernel(const TallCall<typename E::Scalar> call) {
   using Tile = RegisterTile<E, kRows, kGroups, kColumns>;
   using T = typename E::Scalar;
   const int k = call.k;
@@ -388,7 +430,7 @@ __device__ __forceinline__ void store_tile(const TallCall<typename E::Scalar>& c
 
 // The rows of X of one tile, from its k x k part.
 template <class E, int kRows, int kGroups, int kColumns>
-__global__ void __launch_bounds__(kRegisterBlock)
+__global__ void __launch_bounds__(register_block(kGroups))
     expand_registers_kernel(const TallCall<typename E::Scalar> call, const Columns<E> to, int columns) {
   using Tile = RegisterTile<E, kRows, kGroups, kColumns>;
   const int k = call.k;
@@ -410,7 +452,7 @@ __global__ void __launch_bounds__(kRegisterBlock)
 template <class E, int kRows, int K, class F>
 void with_register_columns(int k, F f) {
   if constexpr (is_register_tile(8 * kRows, K <= 2 ? 1 : K / 2 + 1, sizeof(E)) && K <= kLargestReproducible) {
-    constexpr int kGroups = register_groups(K, sizeof(E));
+    constexpr int kGroups = register_groups(8 * kRows, K, sizeof(E));
     k <= K ? f.template operator()<kRows, kGroups, K / kGroups>() : with_register_columns<E, kRows, 2 * K>(k, f);
   }
 }
