@@ -49,31 +49,20 @@ T load_number(const void* p) {
   return x;
 }
 
-template <class T, int kLanes>
-void interleave_lanes(const char* const* from, size_t n, T* to) {
-  for (size_t e = 0; e < n; ++e) {
-    for (int l = 0; l < kLanes; ++l) to[e * kLanes + l] = load_number<T>(from[l] + e * sizeof(T));
-  }
-}
-
-// to[e * lanes + l] = from[l][e], e < n. Every from[l] holds n numbers at any alignment.
+// to[e * lanes + l] = from[l][e], e < n. Every from[l] holds n numbers at any alignment. lanes: a power of two. T: float or
+// double.
 template <class T>
-void interleave(const char* const* from, int lanes, size_t n, T* to) {
-  switch (lanes) {
-    case 1:
-      return interleave_lanes<T, 1>(from, n, to);
-    case 2:
-      return interleave_lanes<T, 2>(from, n, to);
-    case 4:
-      return interleave_lanes<T, 4>(from, n, to);
-    case 8:
-      return interleave_lanes<T, 8>(from, n, to);
-    case 16:
-      return interleave_lanes<T, 16>(from, n, to);
-    default:
-      return interleave_lanes<T, kMaxLanes>(from, n, to);
-  }
-}
+void interleave(const char* const* from, int lanes, size_t n, T* to);
+
+// The same of the n elements from byte `offset` of each from[l] on. They have `components` numbers each, 1 or 2. In `to`
+// an element begins `apart` numbers behind the one before.
+template <class T>
+void interleave_apart(const char* const* from, size_t offset, int lanes, size_t n, int components, size_t apart, T* to);
+
+extern template void interleave(const char* const*, int, size_t, float*);
+extern template void interleave(const char* const*, int, size_t, double*);
+extern template void interleave_apart(const char* const*, size_t, int, size_t, int, size_t, float*);
+extern template void interleave_apart(const char* const*, size_t, int, size_t, int, size_t, double*);
 
 // to[e] = from[e * lanes + lane], e < n; `to` at any alignment.
 template <class T>

@@ -24,35 +24,58 @@ TallReduction<T>::TallReduction(const Plan& plan, const KernelTable<T>& kernels)
       kernels.components * lanes);
 }
 
-// Tile `tile` of matrix number l into one lane of packed_, and the exponents of its columns beside it.
+// The tiles first .. first + used - 1 of all matrices into lanes of packed_, by rows, and the exponents of their columns
+// beside them. Lanes beyond repeat the first tile.
 template <class T>
-void TallReduction<T>::load_tile(const char* matrix, int l, int tile, int lane) {
-  const int components = kernels_.components, lanes = kernels_.lanes;
-  const int64_t first = static_cast<int64_t>(tile) * shape_.tile_rows;
-  const int rows = shape_.rows_of(tile);
-  T* to = packed_.data() + lane;
-  for (int i = 0; i < rows; ++i) {
-    for (int j = 0; j < shape_.k; ++j) {
-      const char* from = matrix + ((first + i) * shape_.row_stride + j * shape_.col_stride) * components * sizeof(T);
-      for (int c = 0; c < components; ++c, to += lanes) *to = load_number<T>(from + c * sizeof(T));
+void TallReduction<T>::load_tiles(const char* const* matrices, int first, int used) {
+  const int k = shape_.k, components = kernels_.components, lanes = kernels_.lanes;
+  const auto row = static_cast<size_t>(k) * components;
+  const char* tiles[kMaxLanes];
+  int rows[kMaxLanes];
+  for (int lane = 0; lane < lanes; ++lane) {
+    const int number = first + (lane < used ? lane : 0), l = number / shape_.tiles;
+    tiles[lane] = shape_.tile_of(matrices[l], number % shape_.tiles, sizeof(T));
+    rows[lane] = shape_.rows_of(number % shape_.tiles);
+    for (int j = 0; j < k; ++j) packed_exponents_.data()[j * lanes + lane] = exponents(l)[j];
+  }
+  const int of_all = *std::min_element(rows, rows + lanes);
+  if (shape_.rows_contiguous()) {
+    interleave(tiles, lanes, of_all * row, packed_.data());
+  } else {
+    const size_t column_bytes = static_cast<size_t>(shape_.col_stride) * components * sizeof(T);
+    for (int j = 0; j < k; ++j) {
+      interleave_apart(tiles, j * column_bytes, lanes, static_cast<size_t>(of_all), components, row,
+                       packed_.data() + static_cast<size_t>(j) * components * lanes);
     }
   }
-  for (int x = (shape_.tile_rows - rows) * shape_.k * components; x > 0; --x, to += lanes) *to = T(0);
-  for (int j = 0; j < shape_.k; ++j) packed_exponents_.data()[j * lanes + lane] = exponents(l)[j];
+  load_ends(tiles, rows, of_all);
 }
 
-// The triangles of all tiles of n matrices, a pack of tiles at a time. Lanes beyond the last tile hold what they held.
+// The rows from `first` on, which not all tiles have: the others get zeros.
+template <class T>
+void TallReduction<T>::load_ends(const char* const* tiles, const int* rows, int first) {
+  const int components = kernels_.components, lanes = kernels_.lanes;
+  const auto bytes = [&](int64_t elements) { return elements * components * static_cast<int64_t>(sizeof(T)); };
+  for (int lane = 0; lane < lanes; ++lane) {
+    T* to = packed_.data() + static_cast<size_t>(first) * shape_.k * components * lanes + lane;
+    for (int i = first; i < shape_.tile_rows; ++i) {
+      const char* from = tiles[lane] + bytes(i * shape_.row_stride);
+      for (int j = 0; j < shape_.k; ++j, from += bytes(shape_.col_stride)) {
+        for (int c = 0; c < components; ++c, to += lanes) {
+          *to = i < rows[lane] ? load_number<T>(from + c * sizeof(T)) : T(0);
+        }
+      }
+    }
+  }
+}
+
+// The triangles of all tiles of n matrices, a pack of tiles at a time.
 template <class T>
 void TallReduction<T>::factorize_tiles(const char* const* matrices, int n) {
   const int lanes = kernels_.lanes, total = n * shape_.tiles;
-  std::fill_n(packed_.data(), static_cast<size_t>(shape_.tile_rows) * shape_.k * kernels_.components * lanes, T(0));
-  std::fill_n(packed_exponents_.data(), shape_.k * lanes, T(0));
   for (int first = 0; first < total; first += lanes) {
     const int used = std::min(lanes, total - first);
-    for (int lane = 0; lane < used; ++lane) {
-      const int l = (first + lane) / shape_.tiles;
-      load_tile(matrices[l], l, (first + lane) % shape_.tiles, lane);
-    }
+    load_tiles(matrices, first, used);
     kernels_.tile(
         {packed_.data(), shape_.tile_rows, shape_.k, packed_exponents_.data(), packed_r_.data(), scratch_.data()});
     for (int lane = 0; lane < used; ++lane) {

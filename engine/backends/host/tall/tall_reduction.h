@@ -29,7 +29,8 @@ class TallReduction {
   const T* exponents(int l) { return exponents_.data() + l * shape_.k; }
 
  private:
-  void load_tile(const char* matrix, int l, int tile, int lane);
+  void load_tiles(const char* const* matrices, int first, int used);
+  void load_ends(const char* const* tiles, const int* rows, int first);
   void factorize_tiles(const char* const* matrices, int n);
   void join_tiles(int n);
   T* tile_triangle(int l, int tile) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <type_traits>
 
 #include "engine/backends/host/packs/packing.h"
 #include "engine/core/float_traits.h"
@@ -18,6 +19,29 @@ int exponent_of_bits(typename FloatTraits<T>::Bits bits) {
   const int field = static_cast<int>(bits >> F::kMantissaBits);
   if (field != 0) return field - F::kBias;
   return std::bit_width(bits) - F::kMantissaBits - F::kBias;
+}
+
+template <class T>
+typename FloatTraits<T>::Bits magnitude(const char* from, int64_t number) {
+  using Bits = typename FloatTraits<T>::Bits;
+  return load_number<Bits>(from + number * static_cast<int64_t>(sizeof(T))) & (~Bits{0} >> 1);
+}
+
+// Signed integers, which every processor compares side by side.
+template <class T>
+typename FloatTraits<T>::Bits largest_magnitude(const char* from, int64_t n) {
+  using Bits = typename FloatTraits<T>::Bits;
+  using Signed = std::make_signed_t<Bits>;
+  constexpr int kTogether = 32 / sizeof(T);
+  Signed largest[kTogether] = {};
+  int64_t x = 0;
+  for (; x + kTogether <= n; x += kTogether) {
+    for (int i = 0; i < kTogether; ++i) {
+      largest[i] = std::max(largest[i], static_cast<Signed>(magnitude<T>(from, x + i)));
+    }
+  }
+  for (; x < n; ++x) largest[0] = std::max(largest[0], static_cast<Signed>(magnitude<T>(from, x)));
+  return static_cast<Bits>(*std::max_element(largest, largest + kTogether));
 }
 
 }  // namespace
@@ -46,31 +70,26 @@ int TallShape::rows_of(int tile) const {
 template <class T>
 bool TallShape::scan(const char* matrix, T* exponents) const {
   using Bits = typename FloatTraits<T>::Bits;
-  constexpr Bits kMagnitude = ~Bits{0} >> 1;
   constexpr Bits kInfinity = ((Bits{1} << (sizeof(T) * 8 - 1 - FloatTraits<T>::kMantissaBits)) - 1)
                              << FloatTraits<T>::kMantissaBits;
   Bits largest[kPackLimit] = {};
-  const auto element_bits = [&](int64_t number) { return load_number<Bits>(matrix + number * sizeof(T)) & kMagnitude; };
-  if (col_stride == 1) {
+  const int64_t height = long_side * components, numbers = height * k;
+  if (!by_column) {
+    std::fill_n(largest, k, largest_magnitude<T>(matrix, numbers));
+  } else if (rows_contiguous()) {
     const int width = k * components;
     Bits wide[2 * kPackLimit] = {};
-    for (int64_t i = 0; i < long_side; ++i) {
-      for (int x = 0; x < width; ++x) wide[x] = std::max(wide[x], element_bits(i * width + x));
+    for (int64_t row = 0; row < numbers; row += width) {
+      for (int x = 0; x < width; ++x) wide[x] = std::max(wide[x], magnitude<T>(matrix, row + x));
     }
     for (int x = 0; x < width; ++x) largest[x / components] = std::max(largest[x / components], wide[x]);
   } else {
-    const int64_t height = long_side * components;
     for (int j = 0; j < k; ++j) {
-      Bits column = 0;
-      for (int64_t x = 0; x < height; ++x) column = std::max(column, element_bits(j * height + x));
-      largest[j] = column;
+      largest[j] = largest_magnitude<T>(matrix + j * height * static_cast<int64_t>(sizeof(T)), height);
     }
   }
-  const Bits all = *std::max_element(largest, largest + k);
-  const bool finite = all < kInfinity;
-  for (int j = 0; j < k; ++j) {
-    exponents[j] = finite ? static_cast<T>(exponent_of_bits<T>(by_column ? largest[j] : all)) : T(0);
-  }
+  const bool finite = *std::max_element(largest, largest + k) < kInfinity;
+  for (int j = 0; j < k; ++j) exponents[j] = finite ? static_cast<T>(exponent_of_bits<T>(largest[j])) : T(0);
   return finite;
 }
 

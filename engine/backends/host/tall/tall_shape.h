@@ -19,6 +19,13 @@ struct TallShape {
   // Rows of a tile that the matrix has; the others are zero.
   int rows_of(int tile) const;
 
+  // Where a tile begins in a matrix.
+  const char* tile_of(const char* matrix, int tile, size_t number_bytes) const {
+    return matrix +
+           static_cast<int64_t>(tile) * tile_rows * row_stride * components * static_cast<int64_t>(number_bytes);
+  }
+  bool rows_contiguous() const { return col_stride == 1; }
+
   // The k exponents of the columns; zeros, and false, where the matrix is not finite.
   template <class T>
   bool scan(const char* matrix, T* exponents) const;

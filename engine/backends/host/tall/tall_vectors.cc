@@ -23,32 +23,41 @@ TallVectors<T>::TallVectors(const Plan& plan, const KernelTable<T>& kernels)
   scratch_.reserve(triangle_size_);
 }
 
-// Tile `tile` of a matrix into one lane of the tile's factor, by columns; zeros below its last row.
+// Tile `tile` of each lane's matrix into the tile's factor, by columns; zeros below its last row.
 template <class T>
-void TallVectors<T>::load_tile(const char* matrix, int tile, int lane) {
+void TallVectors<T>::load_tile(const char* const* matrices, int tile) {
   const int components = shape_.components, lanes = kernels_.lanes, rows = shape_.rows_of(tile);
-  const int64_t first = static_cast<int64_t>(tile) * shape_.tile_rows;
-  T* to = factor_of(tile) + lane;
-  for (int j = 0; j < shape_.k; ++j) {
+  const size_t element = static_cast<size_t>(components) * lanes, column = shape_.tile_rows * element;
+  const char* tiles[kMaxLanes];
+  for (int lane = 0; lane < lanes; ++lane) tiles[lane] = shape_.tile_of(matrices[lane], tile, sizeof(T));
+  const auto bytes = [&](int64_t elements) { return static_cast<size_t>(elements * components) * sizeof(T); };
+  T* const to = factor_of(tile);
+  if (shape_.rows_contiguous()) {
     for (int i = 0; i < rows; ++i) {
-      const char* from = matrix + ((first + i) * shape_.row_stride + j * shape_.col_stride) * components * sizeof(T);
-      for (int c = 0; c < components; ++c, to += lanes) *to = load_number<T>(from + c * sizeof(T));
+      interleave_apart(tiles, bytes(i * shape_.row_stride), lanes, static_cast<size_t>(shape_.k), components,
+                       static_cast<size_t>(shape_.tile_rows) * components, to + i * element);
     }
-    for (int x = (shape_.tile_rows - rows) * components; x > 0; --x, to += lanes) *to = T(0);
+  } else {
+    for (int j = 0; j < shape_.k; ++j) {
+      interleave_apart(tiles, bytes(j * shape_.col_stride), lanes, static_cast<size_t>(rows), components,
+                       static_cast<size_t>(components), to + j * column);
+    }
   }
+  for (int j = 0; j < shape_.k; ++j) std::fill(to + j * column + rows * element, to + (j + 1) * column, T(0));
 }
 
 template <class T>
 void TallVectors<T>::factorize(const char* const* matrices, int n) {
   const int lanes = kernels_.lanes, k = shape_.k;
   bool finite[kMaxLanes];
+  const char* of_lanes[kMaxLanes];
   std::vector<T> exponents(static_cast<size_t>(k));
   for (int lane = 0; lane < lanes; ++lane) {
-    const char* const matrix = matrices[lane < n ? lane : 0];  // idle lanes repeat a matrix
-    finite[lane] = shape_.scan(matrix, exponents.data());
+    of_lanes[lane] = matrices[lane < n ? lane : 0];  // idle lanes repeat a matrix
+    finite[lane] = shape_.scan(of_lanes[lane], exponents.data());
     for (int j = 0; j < k; ++j) exponents_.data()[j * lanes + lane] = exponents[j];
-    for (int tile = 0; tile < shape_.tiles; ++tile) load_tile(matrix, tile, lane);
   }
+  for (int tile = 0; tile < shape_.tiles; ++tile) load_tile(of_lanes, tile);
   for (int t = 0; t < shape_.tiles; ++t) {
     kernels_.keep_tile({factor_of(t), shape_.tile_rows, k, exponents_.data(), g_of(t, false), triangle_of(t)});
   }

@@ -29,7 +29,7 @@ class TallVectors {
   int tile_rows() const { return shape_.tile_rows; }
 
  private:
-  void load_tile(const char* matrix, int tile, int lane);
+  void load_tile(const char* const* matrices, int tile);
   void expand(const T* x_k);
 
   T* triangle_of(int tile) { return triangles_.data() + tile * triangle_size_; }
