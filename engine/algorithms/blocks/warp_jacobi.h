@@ -49,8 +49,8 @@ constexpr SVD_HD int warp_team(int places, int split) {
 }
 
 // K: places; kSplit: threads for each pair of places. YMemory: void, or class with E load(i) and store(i, E), i < K K, of
-// memory that the team shares. A team has a power of two of threads; those beyond the pairs have
-// columns that nobody reads.
+// memory that the team shares. A team has a power of two of threads. Those beyond the pairs have columns that nobody
+// reads.
 template <class Threads, class E, int K, int kSplit, bool kHasY = true, class YMemory = void>
 class WarpJacobi : public PairThreads<Threads, E, K / kSplit, kSplit, warp_partials(K, kSplit)> {
  public:

@@ -2,7 +2,7 @@
 //
 //   lane_vectors_kernel    k <= 4: a thread a matrix, both matrices in its registers
 //   team_vectors_kernel    k <= 32: a team of threads a matrix, a thread or two for each pair of columns, which are in
-//                          registers (algorithms/blocks/warp_jacobi.h)
+//                          registers, those of Y in shared memory where they gain by it (algorithms/blocks/warp_jacobi.h)
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_LANES_VECTORS_KERNELS_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_LANES_VECTORS_KERNELS_H_
 
