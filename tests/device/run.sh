@@ -9,7 +9,8 @@
 #   few                         few matrices, by AUTO and JACOBI: U, S and V, certified, values alone; six batches at once
 #   eigh                        eigenvectors through the service, by AUTO and JACOBI, of one caller and of 16
 #   midsize                     singular values of 256x256 and 512x512 through the service, of one caller, of 4 and of 16
-#   svds                        U, S and V through the service, by AUTO and JACOBI, of 4x4 to 512x512, of 16 callers
+#   svds                        U, S and V through the service, by AUTO and JACOBI, of 4x4 to 512x512, of one caller and of
+#                               16; of 4x4 beside the echo
 #   connections                 16 to 128 of them beside the echo
 #   windows                     --call-window-bytes
 #   narrow                      operands of 16-bit numbers beside f32 and c64
@@ -109,6 +110,17 @@ by_methods() {
         done
       done
     done
+  done
+  stop
+}
+
+svds() {
+  local callers
+  by_methods svd thin f64 2 '1:16 16:16' 4x4 16x16 64x64 128x128 256x256 512x512
+  start svdserve_echo
+  for callers in 1 16; do
+    duration=2s warmup=1s bench "echo of U, S and V, 4x4 f64, $callers of 16 MiB" --vectors thin --shape 4x4 --dtype f64 \
+      --request-bytes 16777216 --concurrency "$callers" --connections "$callers"
   done
   stop
 }
@@ -401,7 +413,7 @@ soak() {
       few) "$bin/device_vectors_bench" 64x64,128x128,256x256,512x512 few ;;
       eigh) by_methods eigh thin f64 2 '1:16 16:16' 64x64 128x128 256x256 ;;
       midsize) by_methods svd none f64 2 '1:16 1:128 4:16 16:16' 256x256 512x512 ;;
-      svds) by_methods svd thin f64 2 '1:16 16:16' 4x4 16x16 64x64 128x128 256x256 512x512 ;;
+      svds) svds ;;
       connections) connections ;;
       windows) windows ;;
       narrow) narrow ;;

@@ -1,6 +1,6 @@
-// The yardstick of the wire: a server of generated stubs that reads the same request message and replies with as many
-// bytes as svdserve would. It computes nothing. Its cost is the transport's cost. DecomposeLarge: each chunk's bytes
-// come back as a factor chunk, while the next is received.
+// The yardstick of the wire: a server of generated stubs that reads the same request message. It replies with as many bytes
+// as svdserve would, of values and of vectors, and computes nothing. Its cost is the transport's cost. DecomposeLarge: each
+// chunk's bytes come back as a factor chunk, while the next is received.
 //
 //   svdserve_echo [--listen ADDR:PORT] [--ready-file PATH]
 //
@@ -21,9 +21,34 @@ namespace {
 
 using namespace svdserve;
 
-size_t reply_bytes(const v1::MatrixBatch& batch) {
-  const bool single = batch.data_type() == v1::DATA_TYPE_F32 || batch.data_type() == v1::DATA_TYPE_C64;
-  return static_cast<size_t>(batch.count() * std::min(batch.rows(), batch.cols())) * (single ? 4 : 8);
+constexpr int kMostMessageBytes = 64 << 20;
+
+// Makes room for values, and for vectors where they are wanted. False: a message has no room for them, or the shape is none.
+bool make_room(const v1::DecomposeRequest& request, v1::DecomposeResponse* reply) {
+  const v1::MatrixBatch& batch = request.matrices();
+  const int64_t m = batch.rows(), n = batch.cols(), k = std::min(m, n);
+  const v1::DataType type = batch.data_type();
+  const bool is_complex = type == v1::DATA_TYPE_C64 || type == v1::DATA_TYPE_C128 || type == v1::DATA_TYPE_C32 ||
+                          type == v1::DATA_TYPE_CI16;
+  const int64_t number = type == v1::DATA_TYPE_F64 || type == v1::DATA_TYPE_C128 ? 8 : 4;
+  const bool full = request.options().vectors() == v1::VECTORS_FULL;
+  const bool none = !full && request.options().vectors() != v1::VECTORS_THIN;
+  const int64_t left = none ? 0 : full ? m : k, right = none ? 0 : full ? n : k;
+  const auto bytes = [&](int64_t rows, int64_t columns, int64_t element) {
+    return static_cast<double>(batch.count()) * static_cast<double>(rows) * static_cast<double>(columns) *
+           static_cast<double>(element);
+  };
+  const int64_t element = is_complex ? 2 * number : number;
+  const double values = bytes(k, 1, number), of_left = bytes(m, left, element), of_right = bytes(right, n, element);
+  if (m < 0 || n < 0 || batch.count() < 0 || !(values + of_left + of_right <= kMostMessageBytes)) return false;
+  reply->mutable_singular_values()->resize(static_cast<size_t>(values));
+  reply->mutable_left_vectors()->resize(static_cast<size_t>(of_left));
+  reply->mutable_right_vectors_adjoint()->resize(static_cast<size_t>(of_right));
+  reply->set_values_per_matrix(k);
+  reply->set_left_columns(left);
+  reply->set_right_columns(right);
+  reply->set_count(batch.count());
+  return true;
 }
 
 // One read and one write at a time, each of which may be the faster.
@@ -68,11 +93,8 @@ class ChunkEcho final : public grpc::ServerBidiReactor<v1::DecomposeLargeRequest
 class Echo final : public v1::SvdService::CallbackService {
   grpc::ServerUnaryReactor* Decompose(grpc::CallbackServerContext* call, const v1::DecomposeRequest* request,
                                       v1::DecomposeResponse* reply) override {
-    const v1::MatrixBatch& batch = request->matrices();
-    reply->mutable_singular_values()->resize(std::min(reply_bytes(batch), batch.data().size()));
-    reply->set_values_per_matrix(std::min(batch.rows(), batch.cols()));
-    reply->set_count(batch.count());
-    return finish(call);
+    if (make_room(*request, reply)) return finish(call);
+    return finish(call, {grpc::StatusCode::INVALID_ARGUMENT, "matrices: the reply would exceed 64 MiB"});
   }
 
   grpc::ServerBidiReactor<v1::DecomposeLargeRequest, v1::DecomposeLargeResponse>* DecomposeLarge(
@@ -87,13 +109,14 @@ class Echo final : public v1::SvdService::CallbackService {
     limits.set_max_values(512);
     limits.set_max_dimension(16384);
     limits.set_max_matrices(int64_t{1} << 40);
-    limits.set_max_message_bytes(64 << 20);
+    limits.set_max_message_bytes(kMostMessageBytes);
     return finish(call);
   }
 
-  static grpc::ServerUnaryReactor* finish(grpc::CallbackServerContext* call) {
+  static grpc::ServerUnaryReactor* finish(grpc::CallbackServerContext* call,
+                                          const grpc::Status& status = grpc::Status::OK) {
     grpc::ServerUnaryReactor* reactor = call->DefaultReactor();
-    reactor->Finish(grpc::Status::OK);
+    reactor->Finish(status);
     return reactor;
   }
 };
@@ -163,8 +186,8 @@ int main(int argc, char** argv) {
   Echo echo;
   int port = 0;
   grpc::ServerBuilder builder;
-  builder.SetMaxReceiveMessageSize(64 << 20);
-  builder.SetMaxSendMessageSize(64 << 20);
+  builder.SetMaxReceiveMessageSize(kMostMessageBytes);
+  builder.SetMaxSendMessageSize(kMostMessageBytes);
   builder.AddListeningPort(listen, grpc::InsecureServerCredentials(), &port);
   builder.RegisterService(&echo);
   const auto server = builder.BuildAndStart();
