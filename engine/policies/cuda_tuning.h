@@ -53,7 +53,8 @@ inline constexpr int kFinishBlock = 64;  // at most
 inline constexpr int kLargestLaneVectors = 4;
 inline constexpr int kVectorsBlock = 128;
 constexpr int vectors_split(int rows, int element_bytes) { return 4 * rows * element_bytes <= 512 ? 1 : 2; }
-// Whether Y lies in shared memory. Real columns of more than 16 rows are faster in registers.
+// Whether Y lies in shared memory: where the four columns take half of a thread's registers or more. Real columns of more
+// than 16 rows are faster in registers nevertheless (decisions/0006).
 constexpr bool are_vectors_in_shared(int rows, bool complex, int element_bytes) {
   return (complex || rows <= 16) && 4 * rows * element_bytes / vectors_split(rows, element_bytes) >= 512;
 }

@@ -183,7 +183,7 @@ struct TeamSource {
   int k, row_step, col_step, part;
 
   __device__ __forceinline__ void operator()(E (&x)[K / kSplit], int place) const {
-    // A whole column lies in one run, or its elements are read one by one.
+    // A whole column lies in one run, or its elements are read one by one. Threads beyond the pairs have no column.
     const bool run = kSplit == 1 && k == K && place < K && row_step == 1 && Run::begins_at(from);
     if (run) return Run::load(from + place * K, x);
     SVD_UNROLL for (int i = 0; i < K / kSplit; ++i) {

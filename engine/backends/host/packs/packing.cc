@@ -3,7 +3,8 @@
 namespace svdserve::host {
 namespace {
 
-// Vectors of 16 bytes, of the compiler's, for every instruction set.
+// Vectors of 16 bytes, of the compiler's, for every instruction set. Highway has one number a vector in a unit that it does
+// not compile for a target of its own.
 template <class T>
 struct VectorOf {
   typedef T Type __attribute__((vector_size(16)));

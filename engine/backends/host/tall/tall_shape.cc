@@ -27,7 +27,7 @@ typename FloatTraits<T>::Bits magnitude(const char* from, int64_t number) {
   return load_number<Bits>(from + number * static_cast<int64_t>(sizeof(T))) & (~Bits{0} >> 1);
 }
 
-// Signed integers, which every processor compares side by side.
+// Signed integers: SSE2 has no comparison of unsigned ones.
 template <class T>
 typename FloatTraits<T>::Bits largest_magnitude(const char* from, int64_t n) {
   using Bits = typename FloatTraits<T>::Bits;
