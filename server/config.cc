@@ -410,9 +410,10 @@ std::vector<Flag> device_flags() {
                       "batches that each GPU computes at once. auto: 4, or 1 on a machine with little memory"),
       bytes_flag("cuda-slot-bytes", 8 * kMiB, 8 * kMiB, kGiB, &C::cuda_slot_bytes, kDevices,
                  "operands in one of the three slots of a lane, pinned and on the GPU. Larger batches pass in pieces"),
-      auto_bytes_flag("cuda-pinned-bytes", 0, kTiB, &C::cuda_pinned_bytes, kDevices,
-                      "pinned memory for the operands of requests, which then are copied once. Operands beyond it are "
-                      "copied twice. auto: as --max-inflight-bytes; no pinned memory without a GPU"),
+      auto_bytes_flag(
+          "cuda-pinned-bytes", 0, kTiB, &C::cuda_pinned_bytes, kDevices,
+          "pinned memory for the operands and results of requests. Those beyond it are copied once more by the "
+          "CPU. auto: as --max-inflight-bytes; no pinned memory without a GPU"),
       count_flag("host-devices", 1, 1, 256, &C::host_devices, kDevices, "devices into which the CPU is divided"),
       auto_count_flag("threads", 1, kMostThreads, &C::threads, kDevices,
                       "threads of all host devices together. auto: every core that the process may use"),

@@ -11,7 +11,7 @@
 //                       at most 3/8 M                                  a bound for small machines
 //                       at least 2 max-message-bytes                   a single message is not dropped
 //   call-window-bytes   64 KiB; with a GPU 2304 KiB                    see derive_window() in limits.cc
-//   cuda-pinned-bytes   max-inflight-bytes, at most M / 8; 0 if G = 0  operands are copied once
+//   cuda-pinned-bytes   max-inflight-bytes, at most M / 8; 0 if G = 0  one copy less, each way
 //   max-large-bytes     half of what all others leave of M             room for the system and the heap
 //
 // The process itself counts as 256 MiB and 512 MiB for each GPU, at most M / 4. From 512 MiB of memory on (2 GiB with

@@ -262,8 +262,7 @@ struct Server {
   std::unique_ptr<Clock> clock = make_steady_clock();
   HeapKeeper heap{clock.get()};
   PrometheusRecorder recorder;
-  std::unique_ptr<HostMemory> memory;  // requests hold pieces of it
-  PinnedMemory* pinned = nullptr;      // the same, where it is pinned
+  std::shared_ptr<PinnedMemory> pinned;  // the memory of requests; null: the heap
   std::unique_ptr<Pipeline> pipeline;
   std::unique_ptr<LargePipeline> factors;
   std::unique_ptr<TlsFiles> tls;  // null: plain text
@@ -317,8 +316,8 @@ void log_device(const DeviceInfo& device, Simd wanted) {
 bool serve_http(const ListenAddress& address, absl::Duration max_age, Server* server) {
   HttpHandlers handlers;
   const auto render = [server] {
-    GaugeReadings now =
-        readings(*server->pipeline, *server->factors, server->pinned, server->rpc->open_streams(), server->stopping);
+    GaugeReadings now = readings(*server->pipeline, *server->factors, server->pinned.get(), server->rpc->open_streams(),
+                                 server->stopping);
     if (server->tls != nullptr) {
       const auto tls = server->tls->current();
       now.tls_certificate_expiry = tls->certificate_expiry;
@@ -348,11 +347,11 @@ bool start(const Config& config, RpcOptions rpc_options, const std::optional<Lis
   const MemoryLimits limits = memory_limits(config, machine, workers, gpus);
   rpc_options.memory_quota_bytes = limits.memory_quota_bytes.value;
   rpc_options.call_window_bytes = limits.call_window_bytes.value;
+  std::shared_ptr<HostMemory> memory;
   if (gpus > 0) {
-    server->memory = std::make_unique<PinnedMemory>(limits.cuda_pinned_bytes.value);
-    server->pinned = static_cast<PinnedMemory*>(server->memory.get());
+    memory = server->pinned = std::make_shared<PinnedMemory>(limits.cuda_pinned_bytes.value);
   } else {
-    server->memory = std::make_unique<HeapMemory>();
+    memory = std::make_shared<HeapMemory>();
   }
   server->pipeline = std::make_unique<Pipeline>(pipeline_options(config, limits), std::move(made.devices),
                                                 server->clock.get(), &server->recorder);
@@ -373,7 +372,7 @@ bool start(const Config& config, RpcOptions rpc_options, const std::optional<Lis
       std::make_unique<LargePipeline>(large_options(config, limits), std::move(factors.devices), server->clock.get(),
                                       &server->recorder, server->pipeline->device_monitor(), std::move(checkpoints));
   server->rpc = RpcServer::start(rpc_options, server->pipeline.get(), server->factors.get(), server->clock.get(),
-                                 &server->recorder, server->memory.get(), &error);
+                                 &server->recorder, std::move(memory), &error);
   if (server->rpc == nullptr) return start_failed(error);
   if (metrics && !serve_http(*metrics, config.metrics_max_age, server)) return false;
   server->rpc->set_serving(true);

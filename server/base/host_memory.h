@@ -1,10 +1,11 @@
-// Where the operands of requests lie. A server with GPUs has them in pinned memory, which the copy engines read by
-// themselves: so a payload is copied once, from the transport.
+// The memory of requests' operands and large results. A server with GPUs has it pinned: the copy engines read and write
+// it by themselves. So a payload is copied once, from the transport, and results not at all.
 #ifndef SVDSERVE_SERVER_BASE_HOST_MEMORY_H_
 #define SVDSERVE_SERVER_BASE_HOST_MEMORY_H_
 
 #include <cstddef>
 #include <cstdlib>
+#include <memory>
 #include <new>
 #include <utility>
 
@@ -12,13 +13,13 @@ namespace svdserve::server {
 
 class HostMemory;
 
-// A run of bytes, uninitialized. Move-only; gives itself back.
+// A run of bytes, uninitialized. Move-only; gives itself back. It keeps its memory alive: the transport may still send
+// results when the server that received the request is gone.
 class HostBlock {
  public:
   HostBlock() = default;
-  HostBlock(HostMemory* owner, void* data, size_t size) : owner_(owner), data_(data), size_(size) {}
   HostBlock(HostBlock&& other) noexcept
-      : owner_(std::exchange(other.owner_, nullptr)),
+      : owner_(std::move(other.owner_)),
         data_(std::exchange(other.data_, nullptr)),
         size_(std::exchange(other.size_, 0)) {}
   HostBlock& operator=(HostBlock&& other) noexcept {
@@ -33,38 +34,42 @@ class HostBlock {
   size_t size() const { return size_; }
 
  private:
-  HostMemory* owner_ = nullptr;
+  friend class HostMemory;
+  HostBlock(std::shared_ptr<HostMemory> owner, void* data, size_t size)
+      : owner_(std::move(owner)), data_(data), size_(size) {}
+
+  std::shared_ptr<HostMemory> owner_;
   void* data_ = nullptr;
   size_t size_ = 0;
 };
 
-// Outlives its blocks. Thread-safe.
-class HostMemory {
+// A shared_ptr owns it. Thread-safe.
+class HostMemory : public std::enable_shared_from_this<HostMemory> {
  public:
   virtual ~HostMemory() = default;
   // Throws std::bad_alloc.
-  virtual HostBlock allocate(size_t bytes) = 0;
+  HostBlock allocate(size_t bytes) { return {shared_from_this(), take(bytes), bytes}; }
 
  private:
   friend class HostBlock;
-  virtual void free(void* data, size_t bytes) = 0;
+  // Throws std::bad_alloc. The result may be null where there are no bytes.
+  virtual void* take(size_t bytes) = 0;
+  virtual void give(void* data) = 0;
 };
 
 inline HostBlock::~HostBlock() {
-  if (data_ != nullptr) owner_->free(data_, size_);
+  if (data_ != nullptr) owner_->give(data_);
 }
 
 // The heap.
 class HeapMemory final : public HostMemory {
- public:
-  HostBlock allocate(size_t bytes) override {
+ private:
+  void* take(size_t bytes) override {
     void* const data = std::malloc(bytes);
     if (data == nullptr && bytes > 0) throw std::bad_alloc();
-    return {this, data, bytes};
+    return data;
   }
-
- private:
-  void free(void* data, size_t) override { std::free(data); }
+  void give(void* data) override { std::free(data); }
 };
 
 }  // namespace svdserve::server

@@ -1,10 +1,11 @@
-// Pinned memory for the operands of requests: blocks of powers of two, kept for the next request, because to pin costs
-// more than to copy. Small blocks, and those that would exceed the limit, come from the heap; the device copies them.
+// Pinned memory for the operands and results of requests. Blocks are kept for the next request, because to pin costs more
+// than to copy. Small blocks, and those that would exceed the limit, come from the heap; the device copies them.
 #ifndef SVDSERVE_SERVER_DEVICE_PINNED_MEMORY_H_
 #define SVDSERVE_SERVER_DEVICE_PINNED_MEMORY_H_
 
-#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -22,7 +23,14 @@ class PinnedMemory final : public HostMemory {
   // limit: bytes that are ever pinned at once. Tests give their own `pin`; null: CUDA's.
   explicit PinnedMemory(int64_t limit, Pin pin = nullptr);
 
-  HostBlock allocate(size_t bytes) override;
+  static constexpr size_t kLeastBytes = 256 << 10;  // below, engine/cuda_engine.h copies anyway
+  // A block of another size makes room at the limit once it was kept for so many allocations. Blocks of a steady load
+  // come back sooner.
+  static constexpr int64_t kStaleAfter = 1024;
+
+  // The bytes that are pinned for a block of kLeastBytes or more. They are quarters of a power of two, so that at most a
+  // fifth is unused.
+  static size_t pinned_bytes(size_t bytes);
 
   struct Usage {
     int64_t in_use;  // bytes of blocks that somebody has
@@ -32,18 +40,27 @@ class PinnedMemory final : public HostMemory {
   Usage usage() const;
 
  private:
-  static constexpr int kSmallestClass = 18;  // 2^18: below, engine/cuda_engine.h copies anyway
-  static constexpr int kClasses = 14;
+  struct Pinned {
+    std::shared_ptr<void> buffer;
+    size_t bytes;
+    int64_t since;  // allocations until it was last given back
+  };
 
-  void free(void* data, size_t bytes) override;
+  void* take(size_t bytes) override;
+  void give(void* data) override;
+  void* take_pinned(size_t bytes);
+  bool take_kept(size_t bytes, Pinned* block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::vector<Pinned> remove_stale(int64_t wanted) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool reserve(size_t bytes) ABSL_LOCKS_EXCLUDED(mu_);
 
   const int64_t limit_;
   const Pin pin_;
   mutable Mutex mu_;
+  int64_t allocations_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t pinned_ ABSL_GUARDED_BY(mu_) = 0;
-  int64_t kept_ ABSL_GUARDED_BY(mu_) = 0;  // of these, what lies in free_
-  std::array<std::vector<std::shared_ptr<void>>, kClasses> free_ ABSL_GUARDED_BY(mu_);
-  absl::flat_hash_map<void*, std::shared_ptr<void>> used_ ABSL_GUARDED_BY(mu_);
+  int64_t kept_bytes_ ABSL_GUARDED_BY(mu_) = 0;                                // of these, in kept_
+  absl::flat_hash_map<size_t, std::deque<Pinned>> kept_ ABSL_GUARDED_BY(mu_);  // by size; the last one is taken first
+  absl::flat_hash_map<void*, Pinned> used_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace svdserve::server

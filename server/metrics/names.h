@@ -163,10 +163,11 @@ inline constexpr MetricName kDegraded{"svdserve_degraded",
                                       "1 once a device was lost or hangs: the server computes with the others."};
 // Labels: state (in_use kept). Without a GPU nothing is pinned.
 inline constexpr MetricName kPinned{"svdserve_pinned_bytes",
-                                    "Bytes of pinned memory for operands. in_use: of requests. kept: for later "
-                                    "requests; the server does not give them back while it runs."};
+                                    "Bytes of pinned memory for operands and results. in_use: of requests, and of "
+                                    "replies until they are sent. kept: for later requests; the server gives them "
+                                    "back only to pin blocks of other sizes at the limit."};
 inline constexpr MetricName kPinnedLimit{"svdserve_pinned_limit_bytes",
-                                         "Operands above this limit lie in memory that is not pinned."};
+                                         "Operands and results above this limit lie in memory that is not pinned."};
 
 // --- the server ---------------------------------------------------------------------------------
 inline constexpr MetricName kReady{"svdserve_ready", "1 while the server takes new work, as /readyz says."};

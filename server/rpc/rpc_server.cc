@@ -298,7 +298,8 @@ struct RpcServer::Impl {
 RpcServer::RpcServer() = default;
 
 std::unique_ptr<RpcServer> RpcServer::start(const RpcOptions& options, Pipeline* pipeline, LargePipeline* factors,
-                                            Clock* clock, Recorder* recorder, HostMemory* memory, std::string* error) {
+                                            Clock* clock, Recorder* recorder, std::shared_ptr<HostMemory> memory,
+                                            std::string* error) {
   std::unique_ptr<RpcServer> out(new RpcServer);
   out->impl_ = std::make_unique<Impl>(options, pipeline->options(), pipeline);
   Impl& impl = *out->impl_;
@@ -306,7 +307,7 @@ std::unique_ptr<RpcServer> RpcServer::start(const RpcOptions& options, Pipeline*
                   factors,
                   clock,
                   recorder,
-                  memory,
+                  std::move(memory),
                   &impl.calls,
                   &impl.read_turns,
                   &impl.small_reads,

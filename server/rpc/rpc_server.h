@@ -45,10 +45,11 @@ struct RpcOptions {
 // Thread-safe.
 class RpcServer {
  public:
-  // Serves `pipeline` and `factors`, which outlive the server, as do clock, recorder and `memory`, where operands are
-  // received. Null, with *error set, where it cannot.
+  // Serves `pipeline` and `factors`, which outlive the server, as do clock and recorder. `memory`: of operands and large
+  // results. Null, with *error set, where it cannot.
   static std::unique_ptr<RpcServer> start(const RpcOptions& options, Pipeline* pipeline, LargePipeline* factors,
-                                          Clock* clock, Recorder* recorder, HostMemory* memory, std::string* error);
+                                          Clock* clock, Recorder* recorder, std::shared_ptr<HostMemory> memory,
+                                          std::string* error);
   // shutdown() without patience.
   ~RpcServer();
 

@@ -11,6 +11,8 @@
 #   midsize                     singular values of 256x256 and 512x512 through the service, of one caller, of 4 and of 16
 #   svds                        U, S and V through the service, by AUTO and JACOBI, of 4x4 to 512x512, of one caller and of
 #                               16; of 4x4 beside the echo
+#   stacks                      U, S and V of stacks in files, from eight callers at once, against NumPy
+#   fresh                       servers that have just started: the first two seconds of 64 callers, and the sizes of batches
 #   connections                 16 to 128 of them beside the echo
 #   windows                     --call-window-bytes
 #   narrow                      operands of 16-bit numbers beside f32 and c64
@@ -32,6 +34,7 @@ out=$(mkdir -p "${1:-.}" && cd "${1:-.}" && pwd)
 shift || true
 parts=${*:-arithmetic bits contract faults factor kernels vectors hermitian general answers torch host large python service}
 bin=$here/bin
+servers=${SERVERS:-svdserve} # `fresh` compares several builds, by methods the first one is measured
 export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}/usr/local/cuda/lib64
 section() { printf '\n== %s\n' "$*"; }
 number() { awk -F '[": ,]+' -v name="$1" '$2 == name {print $3}'; } # of JSON
@@ -47,7 +50,7 @@ trap stop EXIT
 # start PROGRAM FLAG...: sets server and address
 start() {
   rm -f "$out/ready"
-  "$bin/$1" --listen=127.0.0.1:0 --ready-file="$out/ready" "${@:2}" > "$out/$1.log" 2>&1 &
+  "$bin/$1" --listen=127.0.0.1:0 --ready-file="$out/ready" "${@:2}" > "$out/${1##*/}.log" 2>&1 &
   server=$!
   for _ in $(seq 300); do
     [[ -s $out/ready ]] && break
@@ -98,7 +101,7 @@ service() {
 by_methods() {
   local problem=$1 vectors=$2 dtype=$3 rounds=$4 loads=$5 round shape load callers method duration=2s warmup=1s
   shift 5
-  start svdserve --metrics-listen=
+  start "${servers%% *}" --metrics-listen=
   for round in $(seq "$rounds"); do
     for shape; do
       for load in $loads; do
@@ -123,6 +126,33 @@ svds() {
       --request-bytes 16777216 --concurrency "$callers" --connections "$callers"
   done
   stop
+}
+
+stacks() {
+  start svdserve --metrics-listen=
+  python3 "$here/stacks_against_numpy.py" "$bin/svdctl" "$address" "$out/stacks" || return 1
+  stop
+  rm -rf "$out/stacks"
+}
+
+# U, S and V by servers that have just started, of each build in turns.
+fresh() {
+  local round program metrics
+  for round in 1 2 3 4 5; do
+    for program in $servers; do
+      start "$program" --metrics-listen=
+      duration=2s warmup=0s bench "$program, first two seconds, 64 callers, 256x256 f64" --vectors thin --shape 256x256 \
+        --dtype f64 --request-bytes 16777216 --concurrency 64 --connections 64
+      stop
+      start "$program" --metrics-listen=127.0.0.1:0
+      metrics=$(sed -n 's/^metrics=//p' "$out/ready")
+      duration=2s warmup=1s bench "$program, 16 callers, 64x64 f64" --vectors thin --shape 64x64 --dtype f64 \
+        --request-bytes 16777216 --concurrency 16 --connections 16
+      curl -s "http://$metrics/metrics" | awk '$1 == "svdserve_batch_matrices_sum" {matrices = $2}
+        $1 == "svdserve_batch_matrices_count" {batches = $2} END {printf "%.0f matrices a batch\n", matrices / batches}'
+      stop
+    done
+  done
 }
 
 # Many connections with default flags, each beside the echo at the same concurrency.
@@ -414,6 +444,8 @@ soak() {
       eigh) by_methods eigh thin f64 2 '1:16 16:16' 64x64 128x128 256x256 ;;
       midsize) by_methods svd none f64 2 '1:16 1:128 4:16 16:16' 256x256 512x512 ;;
       svds) svds ;;
+      stacks) stacks ;;
+      fresh) fresh ;;
       connections) connections ;;
       windows) windows ;;
       narrow) narrow ;;

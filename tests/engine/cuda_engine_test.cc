@@ -723,6 +723,46 @@ TEST_P(CudaEngineTest, WhatIsPinnedIsReadAndWrittenInPlace) {
   }
 }
 
+// The device writes the planes of every part of a piece to where they belong, but where one part is not pinned.
+TEST_P(CudaEngineTest, PartsOfAPieceAreWrittenInPlaceWherePinned) {
+  const Plan plan = *make_plan(kSmall, {.vectors = Vectors::kThin}).plan;
+  const auto engine = open();
+  const Batch wanted(plan, {9000, 1, 7000, 8000}, 5);
+  std::deque<PinnedBuffer> pinned;
+  std::vector<HostSegment> segments(wanted.segments().begin(), wanted.segments().end());
+  const auto pin = [&](HostSegment* segment) {
+    for (size_t i = 0; i < kPlanes; ++i) {
+      const size_t bytes = plane_bytes(plan, static_cast<Plane>(i), segment->count);
+      if (bytes > 0) segment->planes.at[i] = pinned.emplace_back(bytes).data();
+    }
+  };
+  const auto copies = [&](const HostSegment& segment) {
+    int all = 0;
+    for (const Plane plane : {Plane::kValues, Plane::kLeft, Plane::kRight}) {
+      all += control_.copies_of(segment.planes[plane], plane_bytes(plan, plane, segment.count));
+    }
+    return all;
+  };
+  for (HostSegment& segment : segments) {
+    if (segment.count > 1) pin(&segment);
+  }
+  const std::vector<HostSegment> all_pinned{segments[0], segments[2], segments[3]};
+  EXPECT_TRUE(engine->execute(0, plan, all_pinned).execution.completed);
+  for (const HostSegment& segment : all_pinned) EXPECT_EQ(copies(segment), 3);
+  EXPECT_TRUE(engine->execute(0, plan, segments).execution.completed);
+  for (const HostSegment& segment : all_pinned) EXPECT_EQ(copies(segment), 3);
+  EXPECT_EQ(copies(segments[1]), 0);
+  wanted.expect_done(engine->execute(0, plan, wanted.segments()));
+  for (size_t s = 0; s < segments.size(); ++s) {
+    for (const Plane plane : {Plane::kValues, Plane::kLeft, Plane::kRight}) {
+      EXPECT_EQ(std::memcmp(segments[s].planes[plane], wanted.segments()[s].planes[plane],
+                            plane_bytes(plan, plane, segments[s].count)),
+                0);
+    }
+  }
+  expect_quiet();
+}
+
 // Matrices of 36 bytes: their starting vectors begin at a multiple of 8 all the same.
 TEST_P(CudaEngineTest, StartingVectorsGoWithTheirMatrices) {
   const Plan plan = *make_plan({3, 3, DType::kF32, Order::kRowMajor},

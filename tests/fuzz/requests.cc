@@ -1,6 +1,7 @@
 // Requests of batches: the server's decoder against libprotobuf's messages.
 #include <svdserve/v1/svd_service.pb.h>
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -132,9 +133,9 @@ void compare(const auto* message, const DecodedRequest& got) {
 template <class Message>
 void unary(Rpc rpc, Bytes bytes) {
   if (bytes.size() > kMaxBytes) return;
-  server::HeapMemory memory;
+  const auto memory = std::make_shared<server::HeapMemory>();
   grpc::ByteBuffer buffer = sliced(bytes);
-  const DecodedRequest got = server::decode_request(rpc, &buffer, &memory);
+  const DecodedRequest got = server::decode_request(rpc, &buffer, memory);
   require(buffer.Length() == 0, "the bytes are kept");
   Message message;
   const bool good = message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
@@ -149,9 +150,9 @@ std::optional<absl::Duration> duration_of(const google::protobuf::Duration& d) {
 
 template <class Message>
 void stream(Rpc rpc, Bytes bytes) {
-  server::HeapMemory memory;
+  const auto memory = std::make_shared<server::HeapMemory>();
   grpc::ByteBuffer buffer = sliced(bytes);
-  const DecodedRequest got = server::decode_stream_request(rpc, &buffer, &memory);
+  const DecodedRequest got = server::decode_stream_request(rpc, &buffer, memory);
   Message message;
   if (!message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
     return require(!got.error.ok(), "a bad message is taken");

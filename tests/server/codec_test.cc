@@ -8,6 +8,8 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <map>
+#include <memory>
 #include <new>
 #include <random>
 #include <string>
@@ -57,9 +59,9 @@ class CodecTest : public ::testing::Test {
  protected:
   DecodedRequest decode(const v1::DecomposeRequest& request) {
     grpc::ByteBuffer bytes = bytes_of(request);
-    return decode_request(Rpc::kDecompose, &bytes, &memory_);
+    return decode_request(Rpc::kDecompose, &bytes, memory_);
   }
-  HeapMemory memory_;
+  const std::shared_ptr<HostMemory> memory_ = std::make_shared<HeapMemory>();
 };
 
 // --- requests ------------------------------------------------------------------------------------
@@ -177,12 +179,12 @@ TEST_F(CodecTest, MistakesAreToldInPlainWords) {
 
 // --- eigenproblems -------------------------------------------------------------------------------
 
-DecodedRequest decode_bytes(const std::string& bytes, HostMemory* memory) {
+DecodedRequest decode_bytes(const std::string& bytes, const std::shared_ptr<HostMemory>& memory) {
   grpc::ByteBuffer buffer = buffer_of(bytes);
   return decode_request(Rpc::kDecompose, &buffer, memory);
 }
 
-DecodedRequest decode_eigen(const std::string& bytes, HostMemory* memory) {
+DecodedRequest decode_eigen(const std::string& bytes, const std::shared_ptr<HostMemory>& memory) {
   grpc::ByteBuffer buffer = buffer_of(bytes);
   return decode_request(Rpc::kEigendecompose, &buffer, memory);
 }
@@ -199,7 +201,7 @@ TEST_F(CodecTest, EigenproblemsArriveAsTheyWereAsked) {
   options.set_max_sweeps(9);
   options.set_fix_phases(true);
   options.set_certificate(v1::CERTIFICATE_SCOPE_MATRIX);
-  const DecodedRequest decoded = decode_eigen(request.SerializeAsString(), &memory_);
+  const DecodedRequest decoded = decode_eigen(request.SerializeAsString(), memory_);
   ASSERT_TRUE(decoded.error.ok()) << decoded.error.message;
   EXPECT_EQ(decoded.labels.rpc, Rpc::kEigendecompose);
   EXPECT_EQ(decoded.labels.kind, Kind::kVectors);
@@ -225,7 +227,7 @@ TEST_F(CodecTest, StartingVectorsArriveBesideTheirMatrices) {
     fill(group, 3, 3, 2, mark);
     if (mark != 'b') group->set_starting_vectors(std::string(144, static_cast<char>(mark + 16)));
   }
-  const DecodedRequest decoded = decode_eigen(request.SerializeAsString(), &memory_);
+  const DecodedRequest decoded = decode_eigen(request.SerializeAsString(), memory_);
   ASSERT_TRUE(decoded.error.ok()) << decoded.error.message;
   const Options expected{.decomposition = Decomposition::kGeneral, .condition = true, .starting_vectors = true};
   EXPECT_EQ(*decoded.batches[0].options, expected);
@@ -248,15 +250,15 @@ TEST_F(CodecTest, OptionsOfTheOtherCallAreUnknownFields) {
   eigen.mutable_options()->set_problem(v1::EIGEN_PROBLEM_HERMITIAN);
   eigen.mutable_options()->set_triangle(v1::TRIANGLE_UPPER);
 
-  const DecodedRequest as_eigen = decode_eigen(svd.SerializeAsString(), &memory_);
+  const DecodedRequest as_eigen = decode_eigen(svd.SerializeAsString(), memory_);
   EXPECT_EQ(as_eigen.error.field, "options.problem");
   EXPECT_EQ(as_eigen.error.message, "must be set to a problem");
-  const DecodedRequest both = decode_eigen(svd.SerializeAsString() + eigen.SerializeAsString(), &memory_);
+  const DecodedRequest both = decode_eigen(svd.SerializeAsString() + eigen.SerializeAsString(), memory_);
   ASSERT_TRUE(both.error.ok()) << both.error.message;
   EXPECT_EQ(both.batches[0].options->top_k, 0);
   EXPECT_FALSE(both.batches[0].options->mimo.capacity);
 
-  const DecodedRequest as_svd = decode_bytes(eigen.SerializeAsString(), &memory_);
+  const DecodedRequest as_svd = decode_bytes(eigen.SerializeAsString(), memory_);
   ASSERT_TRUE(as_svd.error.ok()) << as_svd.error.message;
   EXPECT_EQ(*as_svd.batches[0].options, Options());
 }
@@ -266,7 +268,7 @@ TEST_F(CodecTest, OptionsOfTheOtherCallAreUnknownFields) {
 constexpr int kMatrices = v1::DecomposeRequest::kMatricesFieldNumber,
               kOptions = v1::DecomposeRequest::kOptionsFieldNumber;
 
-DecodedRequest decode_of_stream(const std::string& bytes, HostMemory* memory) {
+DecodedRequest decode_of_stream(const std::string& bytes, const std::shared_ptr<HostMemory>& memory) {
   grpc::ByteBuffer buffer = buffer_of(bytes);
   return decode_stream_request(Rpc::kDecomposeStream, &buffer, memory);
 }
@@ -282,7 +284,7 @@ TEST_F(CodecTest, FieldsThatComeAgainAreMergedAsProtobufDoes) {
   second.mutable_options()->mutable_mimo()->add_snr_db(2);
   second.mutable_options()->set_top_k(1);
   const std::string bytes = first.SerializeAsString() + second.SerializeAsString();
-  const DecodedRequest decoded = decode_bytes(bytes, &memory_);
+  const DecodedRequest decoded = decode_bytes(bytes, memory_);
   v1::DecomposeRequest merged;
   ASSERT_TRUE(merged.ParseFromString(bytes));
   ASSERT_TRUE(decoded.error.ok()) << decoded.error.message;
@@ -300,11 +302,11 @@ TEST_F(CodecTest, SnrsMayComeUnpacked) {
   fill(request.mutable_matrices(), 1, 1, 1, 'x');
   const std::string one("\x39\0\0\0\0\0\0\xf0\x3f", 9);  // snr_db: 1.0
   const DecodedRequest decoded =
-      decode_bytes(request.SerializeAsString() + field(kOptions, field(8, one + one)), &memory_);
+      decode_bytes(request.SerializeAsString() + field(kOptions, field(8, one + one)), memory_);
   ASSERT_TRUE(decoded.error.ok()) << decoded.error.message;
   EXPECT_THAT(decoded.batches[0].options->mimo.snr_db, ElementsAre(1, 1));
   const std::string torn = field(kOptions, field(8, field(7, std::string(12, 'x'))));
-  EXPECT_FALSE(decode_bytes(torn, &memory_).is_message);
+  EXPECT_FALSE(decode_bytes(torn, memory_).is_message);
 }
 
 TEST_F(CodecTest, UnknownFieldsAreSkipped) {
@@ -312,10 +314,10 @@ TEST_F(CodecTest, UnknownFieldsAreSkipped) {
   fill(request.mutable_matrices(), 1, 1, 1, 'x');
   const std::string known = request.SerializeAsString();
   const std::string unknown("\xf8\x07\x01\xf3\x07\xf4\x07", 7);  // field 127: a number, an empty group
-  const DecodedRequest decoded = decode_bytes(
-      unknown + known + field(kOptions, unknown + field(8, unknown)) + field(kMatrices, unknown), &memory_);
+  const DecodedRequest decoded =
+      decode_bytes(unknown + known + field(kOptions, unknown + field(8, unknown)) + field(kMatrices, unknown), memory_);
   EXPECT_TRUE(decoded.error.ok()) << decoded.error.message;
-  EXPECT_FALSE(decode_bytes(known + "\xf3\x07", &memory_).is_message);  // a group without an end
+  EXPECT_FALSE(decode_bytes(known + "\xf3\x07", memory_).is_message);  // a group without an end
 }
 
 TEST_F(CodecTest, AgreesWithProtobufOnDamagedBytes) {
@@ -339,7 +341,7 @@ TEST_F(CodecTest, AgreesWithProtobufOnDamagedBytes) {
     }
     v1::DecomposeRequest parsed;
     const bool is_message = parsed.ParseFromString(bytes);
-    const DecodedRequest decoded = decode_bytes(bytes, &memory_);
+    const DecodedRequest decoded = decode_bytes(bytes, memory_);
     EXPECT_EQ(decoded.is_message, is_message) << i;
     if (!is_message || !decoded.error.ok()) continue;
     ++good;
@@ -364,14 +366,14 @@ TEST_F(CodecTest, LimitsAreCheckedWhileTheRequestIsRead) {
   v1::DecomposeRequest request;
   fill(request.add_groups(), 1, 1, 0, 'x');
   const std::string group = request.SerializeAsString();
-  EXPECT_TRUE(decode_bytes(times(kMaxGroups, group), &memory_).error.ok());
-  EXPECT_EQ(decode_bytes(times(kMaxGroups + 1, group), &memory_).error.field, "groups");
-  EXPECT_TRUE(decode_bytes(group + snrs(kMaxSnrs), &memory_).error.ok());
-  EXPECT_EQ(decode_bytes(group + snrs(kMaxSnrs + 1), &memory_).error.field, "options.mimo.snr_db");
-  EXPECT_EQ(decode_bytes(group + times(kMaxSnrs + 1, snrs(1)), &memory_).error.field, "options.mimo.snr_db");
-  EXPECT_EQ(decode_bytes(group + snrs(8192), &memory_).error.field, "options");  // more than 64 KiB
+  EXPECT_TRUE(decode_bytes(times(kMaxGroups, group), memory_).error.ok());
+  EXPECT_EQ(decode_bytes(times(kMaxGroups + 1, group), memory_).error.field, "groups");
+  EXPECT_TRUE(decode_bytes(group + snrs(kMaxSnrs), memory_).error.ok());
+  EXPECT_EQ(decode_bytes(group + snrs(kMaxSnrs + 1), memory_).error.field, "options.mimo.snr_db");
+  EXPECT_EQ(decode_bytes(group + times(kMaxSnrs + 1, snrs(1)), memory_).error.field, "options.mimo.snr_db");
+  EXPECT_EQ(decode_bytes(group + snrs(8192), memory_).error.field, "options");  // more than 64 KiB
   // The rest is skipped, so it must still be a message.
-  EXPECT_FALSE(decode_bytes(group + snrs(kMaxSnrs + 1) + "\xff", &memory_).is_message);
+  EXPECT_FALSE(decode_bytes(group + snrs(kMaxSnrs + 1) + "\xff", memory_).is_message);
 }
 
 TEST_F(CodecTest, ARequestOfAStreamBeyondALimitIsKnownByItsId) {
@@ -379,62 +381,65 @@ TEST_F(CodecTest, ARequestOfAStreamBeyondALimitIsKnownByItsId) {
   fill(request.mutable_matrices(), 1, 1, 1, 'x');
   const std::string id("\x08\x2a", 2);
   const DecodedRequest decoded =
-      decode_of_stream(field(2, snrs(kMaxSnrs + 1) + request.SerializeAsString()) + id, &memory_);
+      decode_of_stream(field(2, snrs(kMaxSnrs + 1) + request.SerializeAsString()) + id, memory_);
   EXPECT_TRUE(decoded.is_message);
   EXPECT_EQ(decoded.request_id, 42u);
   EXPECT_EQ(decoded.error.field, "request.options.mimo.snr_db");
   const std::string timeout = field(3, std::string(70000, '\0'));
-  EXPECT_EQ(decode_of_stream(id + field(2, request.SerializeAsString()) + timeout, &memory_).error.field, "timeout");
+  EXPECT_EQ(decode_of_stream(id + field(2, request.SerializeAsString()) + timeout, memory_).error.field, "timeout");
 }
 
 // Counts what requests hold, and throws when it is told to.
 class CountingMemory final : public HostMemory {
  public:
-  HostBlock allocate(size_t bytes) override {
-    if (bytes > largest_) throw std::bad_alloc();
-    ++blocks_;
-    held_ += bytes;
-    return {this, std::malloc(bytes), bytes};
-  }
   void refuse_beyond(size_t bytes) { largest_ = bytes; }
-  size_t blocks() const { return blocks_; }
+  size_t blocks() const { return blocks_.size(); }
   size_t held() const { return held_; }
 
  private:
-  void free(void* data, size_t bytes) override {
-    --blocks_;
-    held_ -= bytes;
+  void* take(size_t bytes) override {
+    if (bytes > largest_) throw std::bad_alloc();
+    held_ += bytes;
+    void* const data = std::malloc(bytes);
+    blocks_.emplace(data, bytes);
+    return data;
+  }
+  void give(void* data) override {
+    const auto block = blocks_.find(data);
+    held_ -= block->second;
+    blocks_.erase(block);
     std::free(data);
   }
-  size_t largest_ = SIZE_MAX, blocks_ = 0, held_ = 0;
+  std::map<void*, size_t> blocks_;
+  size_t largest_ = SIZE_MAX, held_ = 0;
 };
 
 TEST(Decode, WithoutMemoryARequestIsAnOverload) {
-  CountingMemory memory;
-  memory.refuse_beyond(1000);
+  const auto memory = std::make_shared<CountingMemory>();
+  memory->refuse_beyond(1000);
   v1::DecomposeRequest request;
   fill(request.add_groups(), 1, 1, 100, 'x');
   fill(request.add_groups(), 1, 1, 1000, 'x');
-  const DecodedRequest unary = decode_bytes(request.SerializeAsString(), &memory);
+  const DecodedRequest unary = decode_bytes(request.SerializeAsString(), memory);
   EXPECT_EQ(unary.error.code, absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(unary.error.reason, Reason::kOverloadedBytes);
   EXPECT_GT(unary.error.retry_after, absl::ZeroDuration());
   const DecodedRequest streamed =
-      decode_of_stream(field(2, request.SerializeAsString()) + std::string("\x08\x2a", 2), &memory);
+      decode_of_stream(field(2, request.SerializeAsString()) + std::string("\x08\x2a", 2), memory);
   EXPECT_EQ(streamed.error.reason, Reason::kOverloadedBytes);
   EXPECT_TRUE(streamed.is_message);
   EXPECT_EQ(streamed.request_id, 42u);
-  EXPECT_EQ(memory.blocks(), 0u);  // what was read before is given back
+  EXPECT_EQ(memory->blocks(), 0u);  // what was read before is given back
 }
 
 TEST(Decode, DataThatComesAgainIsHeldOnce) {
-  CountingMemory memory;
+  const auto memory = std::make_shared<CountingMemory>();
   v1::DecomposeRequest request;
   fill(request.mutable_matrices(), 1, 1, 1000, 'x');
   const std::string once = request.SerializeAsString();
-  const DecodedRequest decoded = decode_bytes(times(100, once), &memory);
+  const DecodedRequest decoded = decode_bytes(times(100, once), memory);
   EXPECT_TRUE(decoded.error.ok()) << decoded.error.message;
-  EXPECT_EQ(memory.held(), 8000u);
+  EXPECT_EQ(memory->held(), 8000u);
 }
 
 // --- answers -------------------------------------------------------------------------------------
@@ -488,7 +493,7 @@ Answer answered() {
 
 TEST(Encode, EveryPlaneLandsInItsField) {
   for (const int64_t count : {int64_t{2}, int64_t{600}}) {  // copied beside the head, and shared
-    WireMemory memory;
+    WireMemory memory(std::make_shared<HeapMemory>());
     memory.certificate_scope = CertificateScope::kMatrix;
     const ResultPart part{plan_of(kProblem, everything()), count};
     fill(&memory, {part});
@@ -519,7 +524,7 @@ TEST(Encode, VectorsHaveFieldsOfTheirOwn) {
   for (const Vectors vectors : {Vectors::kThin, Vectors::kFull}) {
     Options options;
     options.vectors = vectors;
-    WireMemory memory;
+    WireMemory memory(std::make_shared<HeapMemory>());
     const ResultPart part{plan_of(kProblem, options), 40};
     fill(&memory, {part});
     const auto r = parsed<v1::DecomposeResponse>(encode_response(answered(), memory));
@@ -536,7 +541,7 @@ TEST(Encode, CombinersAloneAreNoLeftVectors) {
   Options options;
   options.values = false;
   options.mimo.combiner_columns = 2;
-  WireMemory memory;
+  WireMemory memory(std::make_shared<HeapMemory>());
   const ResultPart part{plan_of(kProblem, options), 7};
   fill(&memory, {part});
   const auto r = parsed<v1::DecomposeResponse>(encode_response(answered(), memory));
@@ -549,7 +554,7 @@ TEST(Encode, TheCertificateOfTheBatchComesWithoutThatOfEachMatrix) {
   Options options;
   options.vectors = Vectors::kThin;
   options.certificate = true;
-  WireMemory memory;
+  WireMemory memory(std::make_shared<HeapMemory>());
   memory.certificate_scope = CertificateScope::kBatch;
   fill(&memory, {{plan_of(kProblem, options), 4}});
   const auto r = parsed<v1::DecomposeResponse>(encode_response(answered(), memory));
@@ -559,7 +564,7 @@ TEST(Encode, TheCertificateOfTheBatchComesWithoutThatOfEachMatrix) {
 
 TEST(Encode, EigenvalueConditionsHaveAFieldOfEigendecompose) {
   const Problem problem{3, 3, DType::kC64, Order::kRowMajor};
-  WireMemory memory;
+  WireMemory memory(std::make_shared<HeapMemory>());
   const ResultPart part{plan_of(problem, {.decomposition = Decomposition::kGeneral, .condition = true}), 2};
   fill(&memory, {part});
   Answer answer = answered();
@@ -574,7 +579,7 @@ TEST(Encode, EigenvalueConditionsHaveAFieldOfEigendecompose) {
 TEST(Encode, LargePlanesAreSentFromWhereTheyAre) {
   Options options;
   options.vectors = Vectors::kThin;
-  WireMemory memory;
+  WireMemory memory(std::make_shared<HeapMemory>());
   const ResultPart part{plan_of(kProblem, options), 1000};
   fill(&memory, {part});
   std::vector<grpc::Slice> slices;
@@ -587,10 +592,38 @@ TEST(Encode, LargePlanesAreSentFromWhereTheyAre) {
   EXPECT_EQ(shared, result_bytes(part));
 }
 
+// Results that are large enough to be pinned lie in a block of the server's memory, which lives as long as the reply.
+TEST(Encode, LargeResultsOutliveTheRequestInItsMemory) {
+  const auto counted = std::make_shared<CountingMemory>();
+  Options options;
+  options.vectors = Vectors::kThin;
+  const ResultPart part{plan_of(kProblem, options), 5000}, small{part.plan, 5};
+  auto memory = std::make_unique<WireMemory>(counted);
+  fill(memory.get(), {part});
+  EXPECT_EQ(counted->held(), result_bytes(part));
+  grpc::ByteBuffer reply = encode_response(answered(), *memory);
+  memory.reset();
+  EXPECT_EQ(counted->held(), result_bytes(part));
+  const auto r = parsed<v1::DecomposeResponse>(reply);
+  expect_plane(r.right_vectors_adjoint(), part, Plane::kRight);
+  reply.Clear();
+  EXPECT_EQ(counted->blocks(), 0u);
+  WireMemory of_few(counted);
+  fill(&of_few, {small});
+  EXPECT_EQ(counted->blocks(), 0u);
+}
+
+TEST(Encode, WithoutMemoryForResultsTheRequestIsRejected) {
+  const auto counted = std::make_shared<CountingMemory>();
+  counted->refuse_beyond(1 << 20);
+  WireMemory memory(counted);
+  EXPECT_THROW(memory.allocate_results({{plan_of(kProblem, {}), 1 << 20}}), std::bad_alloc);
+}
+
 TEST(Encode, GroupsFollowEachOther) {
   Options options;
   options.vectors = Vectors::kThin;
-  WireMemory memory;
+  WireMemory memory(std::make_shared<HeapMemory>());
   const std::vector<ResultPart> parts{{plan_of(kProblem, options), 3},
                                       {plan_of({2, 2, DType::kF64, Order::kColumnMajor}, options), 100},
                                       {plan_of({1, 1, DType::kF32, Order::kRowMajor}, options), 0}};

@@ -83,6 +83,20 @@ TEST(CostTable, InterpolatesOverNumbersOfMatrices) {
 }
 
 // A device that computes 32 matrices in the time of one. Few that ran tell of one, and many do not.
+TEST(CostTable, AMatrixTakesHardlyLongerInALargerBatch) {
+  CostTable table;
+  const Plan plan = plan_of(64, 64);
+  observe_times(&table, plan, 256, {25000, 24000, 26000});  // a device that was busy with something else at its start
+  EXPECT_NEAR(micros(table.predict(plan, 256).typical), 25000, 1);
+  observe_times(&table, plan, 64, {500, 600, 700});
+  EXPECT_NEAR(micros(table.predict(plan, 64).typical), 600, 0.1);
+  EXPECT_NEAR(micros(table.predict(plan, 128).typical), 1800, 0.1);
+  EXPECT_NEAR(micros(table.predict(plan, 256).typical), 3600, 0.1);
+  EXPECT_NEAR(micros(table.predict(plan, 512).typical), 7200, 0.1);
+  observe_times(&table, plan, 256, {1800, 1800, 1800, 1800});  // and is as quick as it should be
+  EXPECT_NEAR(micros(table.predict(plan, 256).typical), 1800, 0.1);
+}
+
 TEST(CostTable, FewerThanAreComputedAtOnceTakeAsLong) {
   CostTable table(&Plan::method, 32);
   const Plan plan = plan_of(32, 32);

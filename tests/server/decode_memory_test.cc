@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <svdserve/v1/svd_service.pb.h>
 
+#include <memory>
 #include <string>
 
 #include "server/rpc/codec/codec.h"
@@ -18,7 +19,7 @@ struct Sent {
 };
 
 // Most bytes that decoding holds, the operands aside.
-int64_t held(const Sent& sent, bool streamed, HostMemory* memory) {
+int64_t held(const Sent& sent, bool streamed, const std::shared_ptr<HostMemory>& memory) {
   grpc::ByteBuffer buffer = buffer_of(streamed ? field(2, sent.bytes) : sent.bytes);
   const int64_t before = peak_bytes = live_bytes.load();
   const DecodedRequest decoded = streamed ? decode_stream_request(Rpc::kDecomposeStream, &buffer, memory)
@@ -37,7 +38,7 @@ TEST(DecodeMemoryTest, IsAtMostTenTimesWhatWasSent) {
   const std::string group = request.SerializeAsString(), empty = field(3, "");
   const std::string numbers = times(20000, std::string("\xf8\x07\x01", 3));      // an unknown field
   const std::string markers = times(15000, std::string("\xf3\x07\xf4\x07", 4));  // unknown fields, each of another
-  HeapMemory memory;
+  const auto memory = std::make_shared<HeapMemory>();
   for (const Sent& sent : {
            Sent{"all that is allowed", snrs(kMaxSnrs) + times(kMaxGroups, group), kMaxGroups},
            Sent{"empty groups", snrs(kMaxSnrs) + times(kMaxGroups, empty), kMaxGroups},
@@ -53,7 +54,7 @@ TEST(DecodeMemoryTest, IsAtMostTenTimesWhatWasSent) {
            Sent{"unknown fields of the request", group + numbers + markers, 1},
        }) {
     for (const bool streamed : {false, true}) {
-      EXPECT_LE(held(sent, streamed, &memory), 10 * sent.bytes.size() + kOfAGroup * sent.groups)
+      EXPECT_LE(held(sent, streamed, memory), 10 * sent.bytes.size() + kOfAGroup * sent.groups)
           << sent.name << ", " << sent.bytes.size() << " bytes" << (streamed ? " in a stream" : "");
     }
   }
@@ -61,11 +62,11 @@ TEST(DecodeMemoryTest, IsAtMostTenTimesWhatWasSent) {
 
 // Nothing of what is refused, nor of unknown fields, is kept at all.
 TEST(DecodeMemoryTest, OfWhatIsRefusedIsSmall) {
-  HeapMemory memory;
+  const auto memory = std::make_shared<HeapMemory>();
   const std::string numbers = times(20000, std::string("\xf8\x07\x01", 3));
   for (const Sent& sent : {Sent{"SNRs", snrs(7500), 0}, Sent{"many SNRs", snrs(1000000), 0},
                            Sent{"unknown fields", times(20, field(2, numbers)), 0}}) {
-    EXPECT_LE(held(sent, false, &memory), 4096) << sent.name;
+    EXPECT_LE(held(sent, false, memory), 4096) << sent.name;
   }
 }
 

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "engine/backends/cuda/device/pinned_pages.h"
 #include "engine/backends/cuda/device/widen_operands.h"
 #include "engine/backends/cuda/large/decompose_large.h"
 #include "engine/backends/cuda/launch.h"
@@ -90,10 +91,8 @@ int allocate(int32_t device, uint64_t bytes, void** memory) {
 int release(int32_t device, void* memory) {
   return on_device(device, [&] { return cudaFree(memory); });
 }
-int allocate_pinned(uint64_t bytes, void** memory) {
-  return result(cudaHostAlloc(memory, bytes, cudaHostAllocPortable));
-}
-int release_pinned(void* memory) { return result(cudaFreeHost(memory)); }
+int allocate_pinned(uint64_t bytes, void** memory) { return result(allocate_pinned_pages(bytes, memory)); }
+int release_pinned(void* memory) { return result(release_pinned_pages(memory)); }
 
 int32_t is_pinned(const void* memory) {
   cudaPointerAttributes attributes;

@@ -158,19 +158,37 @@ CudaLane::Run CudaLane::make_run(const HostSegment& segment, int64_t first, int6
     const bool large = static_cast<uint64_t>(count) * operands.bytes >= kLeastInPlaceBytes;
     return large && api_->is_pinned(operands.of(segment, first)) != 0;
   };
-  return {&segment, first, count, is_pinned(matrices_of(plan)),
-          plan.starting_vectors && is_pinned(starting_vectors_of(plan))};
+  return {&segment,
+          first,
+          count,
+          is_pinned(matrices_of(plan)),
+          plan.starting_vectors && is_pinned(starting_vectors_of(plan)),
+          are_results_pinned(segment, first, count, plan)};
 }
 
 PlanePointers CudaLane::planes_of(const Run& run, const Plan& plan) {
   return planes_from(plan, run.segment->planes, run.first);
 }
 
-bool CudaLane::planes_are_pinned(const Run& run, const Plan& plan) const {
-  bool all = true;
-  const PlanePointers planes = planes_of(run, plan);
-  for (void* const plane : planes.at) all = all && (plane == nullptr || api_->is_pinned(plane) != 0);
-  return all;
+// Calls f(memory, bytes, offset in the slot's results) for the planes of every run that wants them.
+template <class F>
+void CudaLane::for_each_plane_of_runs(const Piece& piece, const Plan& plan, F f) {
+  int64_t done = 0;
+  for (const Run& run : piece.runs) {
+    const PlanePointers to = planes_of(run, plan);
+    for_each_plane(plan, piece.count, [&](Plane plane, uint64_t, uint64_t at) {
+      if (to[plane] != nullptr) f(to[plane], plane_bytes(plan, plane, run.count), at + plane_bytes(plan, plane, done));
+    });
+    done += run.count;
+  }
+}
+
+bool CudaLane::are_results_pinned(const HostSegment& segment, int64_t first, int64_t count, const Plan& plan) const {
+  const uint64_t operand = static_cast<uint64_t>(count) * matrices_of(plan).bytes;
+  if (std::max(operand, uint64_t{result_bytes(plan, count)}) < kLeastInPlaceBytes) return false;
+  const PlanePointers planes = planes_from(plan, segment.planes, first);
+  return std::all_of(std::begin(planes.at), std::end(planes.at),
+                     [&](void* plane) { return plane == nullptr || api_->is_pinned(plane) != 0; });
 }
 
 // Up to `most` matrices from `place` on, which moves behind them.
@@ -185,8 +203,7 @@ CudaLane::Piece CudaLane::next_piece(const Plan& plan, absl::Span<const HostSegm
     place->matrix += take;
     if (place->matrix == segment.count) *place = {place->segment + 1, 0};
   }
-  const bool is_one = piece.runs.size() == 1 && piece.runs.front().pinned;
-  if (is_one && planes_are_pinned(piece.runs.front(), plan)) {
+  if (std::all_of(piece.runs.begin(), piece.runs.end(), [](const Run& run) { return run.results_pinned; })) {
     piece.results = Results::kInPlace;
   } else if (size_of(plan, piece.count).out > size_.out) {
     piece.results = Results::kOnDevice;
@@ -301,11 +318,8 @@ CudaStatus CudaLane::download(Slot* slot, const Plan& plan) {
   const bool in_place = piece.results == Results::kInPlace;
   int e = api_->copy_to_host(d, slot->pinned_out, out, kCountBytes + (in_place ? 0 : results), slot->stream);
   if (in_place) {
-    const PlanePointers to = planes_of(piece.runs.front(), plan);
-    for_each_plane(plan, piece.count, [&](Plane plane, uint64_t bytes, uint64_t at) {
-      if (e == 0 && to[plane] != nullptr) {
-        e = api_->copy_to_host(d, to[plane], out + kCountBytes + at, bytes, slot->stream);
-      }
+    for_each_plane_of_runs(piece, plan, [&](void* to, uint64_t bytes, uint64_t at) {
+      if (e == 0) e = api_->copy_to_host(d, to, out + kCountBytes + at, bytes, slot->stream);
     });
   }
   traffic_->downloaded.fetch_add(kCountBytes + results, std::memory_order_relaxed);
@@ -335,21 +349,14 @@ CudaStatus CudaLane::hand_out(Slot* slot, const Plan& plan) {
   const bool on_device = piece.results == Results::kOnDevice;
   const std::byte* const out = static_cast<const std::byte*>(slot->pinned_out);
   CudaStatus status;
-  int64_t done = 0;
-  for (const Run& run : piece.runs) {
-    const PlanePointers to = planes_of(run, plan);
-    for_each_plane(plan, piece.count, [&](Plane plane, uint64_t, uint64_t at) {
-      const uint64_t from = kCountBytes + at + plane_bytes(plan, plane, done),
-                     bytes = plane_bytes(plan, plane, run.count);
-      if (to[plane] == nullptr || !status.ok()) return;
-      if (on_device) {
-        status = fetch(slot, from, to[plane], bytes);
-      } else {
-        std::memcpy(to[plane], out + from, bytes);
-      }
-    });
-    done += run.count;
-  }
+  for_each_plane_of_runs(piece, plan, [&](void* to, uint64_t bytes, uint64_t at) {
+    if (!status.ok()) return;
+    if (on_device) {
+      status = fetch(slot, kCountBytes + at, to, bytes);
+    } else {
+      std::memcpy(to, out + kCountBytes + at, bytes);
+    }
+  });
   return status;
 }
 

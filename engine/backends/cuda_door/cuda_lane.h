@@ -61,10 +61,11 @@ class CudaLane {
     int64_t first;
     int64_t count;
     bool pinned, start_pinned;  // the matrices, and their starting vectors: uploaded from where they are
+    bool results_pinned;        // downloaded to where they belong
   };
   // Where the results of a piece are once it is computed.
   enum class Results : uint8_t {
-    kInPlace,   // where they belong, which is pinned: of one run
+    kInPlace,   // where they belong, which is pinned in every run
     kPinned,    // in the slot's pinned memory
     kOnDevice,  // which are more than that has room for
   };
@@ -106,11 +107,13 @@ class CudaLane {
   Piece next_piece(const Plan& plan, absl::Span<const HostSegment> segments, int64_t most, Place* place) const;
   Run make_run(const HostSegment& segment, int64_t first, int64_t count, const Plan& plan) const;
   static PlanePointers planes_of(const Run& run, const Plan& plan);
-  bool planes_are_pinned(const Run& run, const Plan& plan) const;
+  bool are_results_pinned(const HostSegment& segment, int64_t first, int64_t count, const Plan& plan) const;
   CudaStatus upload(Slot* slot, const Plan& plan);
   CudaStatus start(Slot* slot, const Plan& plan);
   CudaStatus download(Slot* slot, const Plan& plan);
   CudaStatus finish(Slot* slot, const Plan& plan, ConvergenceReport* report);
+  template <class F>
+  static void for_each_plane_of_runs(const Piece& piece, const Plan& plan, F f);
   CudaStatus hand_out(Slot* slot, const Plan& plan);
   CudaStatus fetch(Slot* slot, uint64_t from, void* to, uint64_t bytes);
   void abandon();

@@ -73,13 +73,21 @@ double CostTable::borrow(const Plan& plan, double count) const {
   return interpolate(*nearest, same_work, kTypical);
 }
 
+double CostTable::bounded(const Shape& shape, double count, double typical) {
+  for (const Cell& cell : shape.cells) {
+    if (cell.mean_count >= count) break;
+    typical = std::min(typical, kSlower * cell.time[kTypical] * count / cell.mean_count);
+  }
+  return typical;
+}
+
 double CostTable::interpolate(const Shape& shape, double count, Quantile q) const {
   const Cell &first = shape.cells.front(), &last = shape.cells.back();
   if (count >= last.mean_count) {
     // A median errs towards long and a bound towards short. The former takes all of the time to be that of matrices,
     // the latter only the time above the least.
-    const double batch = q == kTypical ? 0 : least_[q];
-    return batch + (last.time[q] - batch) * count / last.mean_count;
+    if (q == kTypical) return bounded(shape, count, last.time[q] * count / last.mean_count);
+    return least_[q] + (last.time[q] - least_[q]) * count / last.mean_count;
   }
   if (count <= first.mean_count) {
     if (q == kTypical) count = std::max(count, std::min(static_cast<double>(at_once_), first.mean_count));
@@ -89,7 +97,8 @@ double CostTable::interpolate(const Shape& shape, double count, Quantile q) cons
                                   [count](const Cell& cell) { return cell.mean_count > count; });
   const Cell& below = *(above - 1);
   const double t = (count - below.mean_count) / (above->mean_count - below.mean_count);
-  return below.time[q] + (above->time[q] - below.time[q]) * t;
+  const double between = below.time[q] + (above->time[q] - below.time[q]) * t;
+  return q == kTypical ? bounded(shape, count, between) : between;
 }
 
 CostTable::Shape* CostTable::find_or_make(const Plan& plan) {

@@ -5,10 +5,12 @@
 // a tolerance, how many sweeps, and the outputs besides values. Each such cell keeps its last 32 runs; their median is
 // the typical time, their 10th percentile the optimistic one. Between octaves the time is interpolated. Below them it
 // shrinks with the number of matrices towards the least time that anything took here. That stands for the cost of a
-// batch as such. The typical time of fewer matrices than are computed at once is that of as many. A shape that never
-// ran, or not with nearly as many matrices, borrows the runs of the one that is nearest by work (work_estimate.h). Many
-// small matrices, or few, tell more of each other across shapes than of themselves across a factor of a thousand. A
-// device that never ran anything is taken for one core at 2 flops a nanosecond.
+// batch as such. A matrix takes half as long again in a batch as in a smaller one, at most. Slow runs of large batches
+// would else never be corrected, since batches shrink until none is as large again (decisions/0001-cut-rules.md). The
+// typical time of fewer matrices than are computed at once is that of as many. A shape that never ran, or not with nearly
+// as many matrices, borrows the runs of the one that is nearest by work (work_estimate.h). Many small matrices, or few,
+// tell more of each other across shapes than of themselves across a factor of a thousand. A device that never ran
+// anything is taken for one core at 2 flops a nanosecond.
 //
 // Thread-safe. Its size is bounded, whatever clients send.
 #ifndef SVDSERVE_SERVER_DEVICE_COST_COST_TABLE_H_
@@ -49,6 +51,7 @@ class CostTable {
  private:
   static constexpr size_t kRuns = 32;        // of a cell
   static constexpr size_t kMaxShapes = 256;  // beyond, the one that ran longest ago is forgotten
+  static constexpr double kSlower = 1.5;     // caches, and multiprocessors left idle at the end, account for less
   enum Quantile { kTypical, kOptimistic };
   using Quantiles = std::array<double, 2>;  // seconds
 
@@ -95,6 +98,8 @@ class CostTable {
   // The typical time by the nearest shape's runs. At least one shape exists.
   double borrow(const Plan& plan, double count) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   double interpolate(const Shape& shape, double count, Quantile quantile) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // `typical`, or less where smaller batches of the shape take less than 1 / kSlower of that for a matrix.
+  static double bounded(const Shape& shape, double count, double typical);
 
   Method Plan::*const method_;
   const int64_t at_once_;

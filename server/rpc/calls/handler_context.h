@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstddef>
 #include <iterator>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,7 +34,7 @@ struct HandlerContext {
   LargePipeline* factors = nullptr;
   Clock* clock = nullptr;
   Recorder* recorder = nullptr;
-  HostMemory* memory = nullptr;  // of operands
+  std::shared_ptr<HostMemory> memory;  // of operands and large results
   OpenCalls* calls = nullptr;
   ReadTurns* read_turns = nullptr;
   ReadTurns* small_reads = nullptr;     // of messages that are small

@@ -2,7 +2,8 @@
 // and values, never messages.
 //
 // Payloads are copied once on their way in, from the transport's slices into one contiguous block a batch. They are not
-// copied on their way out: the engine writes the results into the memory that the transport sends.
+// copied on their way out: the engine writes the results into the memory that the transport sends. Both are blocks of
+// the server's HostMemory, but for small results.
 #ifndef SVDSERVE_SERVER_RPC_CODEC_CODEC_H_
 #define SVDSERVE_SERVER_RPC_CODEC_CODEC_H_
 
@@ -15,6 +16,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "absl/container/inlined_vector.h"
 #include "absl/time/time.h"
@@ -30,6 +32,8 @@ namespace svdserve::server {
 // The memory of one request: the operands as received, and the slice that its results are written into.
 class WireMemory final : public RequestMemory {
  public:
+  explicit WireMemory(std::shared_ptr<HostMemory> of_results) : of_results_(std::move(of_results)) {}
+
   void* allocate_results(absl::Span<const ResultPart> parts) override;
 
   absl::InlinedVector<HostBlock, 1> operands;  // of each batch; its starting vectors, if any, follow
@@ -40,6 +44,7 @@ class WireMemory final : public RequestMemory {
   absl::Span<const ResultPart> parts() const { return parts_; }
 
  private:
+  const std::shared_ptr<HostMemory> of_results_;
   grpc::Slice results_;
   absl::InlinedVector<ResultPart, 1> parts_;
 };
@@ -64,8 +69,8 @@ struct DecodedRequest {
 // into blocks of `memory`. The validate stage checks values. Decoding checks the limits of its own memory alone:
 // the number of groups, of SNRs, and the length of messages without operands. Neither throws where memory is short:
 // that is the error out_of_memory().
-DecodedRequest decode_request(Rpc rpc, grpc::ByteBuffer* message, HostMemory* memory);
-DecodedRequest decode_stream_request(Rpc rpc, grpc::ByteBuffer* message, HostMemory* memory);
+DecodedRequest decode_request(Rpc rpc, grpc::ByteBuffer* message, const std::shared_ptr<HostMemory>& memory);
+DecodedRequest decode_stream_request(Rpc rpc, grpc::ByteBuffer* message, const std::shared_ptr<HostMemory>& memory);
 
 // The outcome of a request, of one batch or of groups, as it is put on the wire. A view of the answer.
 struct Outcome {

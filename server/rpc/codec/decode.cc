@@ -45,7 +45,7 @@ struct WireOptions {
 class RequestReader {
  public:
   // `at`: where the message lies in the caller's request, "" or "request."; the paths of errors begin with it.
-  RequestReader(Rpc rpc, HostMemory* memory, const char* at)
+  RequestReader(Rpc rpc, const std::shared_ptr<HostMemory>& memory, const char* at)
       : is_eigen_(rpc == Rpc::kEigendecompose || rpc == Rpc::kEigendecomposeStream), memory_(memory), at_(at) {}
 
   // Reads one field. False: the bytes are no message.
@@ -76,7 +76,7 @@ class RequestReader {
   }
 
   const bool is_eigen_;
-  HostMemory* const memory_;
+  const std::shared_ptr<HostMemory>& memory_;  // outlives the reader
   const char* const at_;
   Error error_;
   WireOptions options_;
@@ -346,7 +346,7 @@ Error RequestReader::finish(DecodedRequest* out) {
   if (!matrices_ && !out->has_groups) {
     return invalid_field(path("matrices"), "a request needs matrices or groups, and this one has neither");
   }
-  out->memory = std::make_shared<WireMemory>();
+  out->memory = std::make_shared<WireMemory>(memory_);
   Error of_options = check_options(&out->memory->certificate_scope);
   const auto options = std::make_shared<const Options>(std::move(options_.rest));
   out->labels.kind = options->mimo != MimoOptions()       ? Kind::kAnswers
@@ -411,7 +411,7 @@ void set_unreadable(DecodedRequest* out) {
   out->error = invalid_field("", absl::StrCat("the bytes received are no ", name(out->labels.rpc), "Request"));
 }
 
-void decode_request_into(grpc::ByteBuffer* message, HostMemory* memory, DecodedRequest* out) {
+void decode_request_into(grpc::ByteBuffer* message, const std::shared_ptr<HostMemory>& memory, DecodedRequest* out) {
   RequestReader request(out->labels.rpc, memory, "");
   if (read_whole(message, [&](CodedInputStream* in, uint32_t tag) { return request.read_field(in, tag); })) {
     out->error = request.finish(out);
@@ -420,7 +420,8 @@ void decode_request_into(grpc::ByteBuffer* message, HostMemory* memory, DecodedR
   }
 }
 
-void decode_stream_request_into(grpc::ByteBuffer* message, HostMemory* memory, DecodedRequest* out) {
+void decode_stream_request_into(grpc::ByteBuffer* message, const std::shared_ptr<HostMemory>& memory,
+                                DecodedRequest* out) {
   RequestReader request(out->labels.rpc, memory, "request.");
   TimeoutReader timeout;
   bool has_request = false;
@@ -445,7 +446,7 @@ void decode_stream_request_into(grpc::ByteBuffer* message, HostMemory* memory, D
 
 // Decodes by `read`, whose lack of memory becomes an error like any other.
 template <class Read>
-DecodedRequest decode_by(Read read, Rpc rpc, grpc::ByteBuffer* message, HostMemory* memory) {
+DecodedRequest decode_by(Read read, Rpc rpc, grpc::ByteBuffer* message, const std::shared_ptr<HostMemory>& memory) {
   DecodedRequest out;
   out.labels.rpc = rpc;
   try {
@@ -471,11 +472,11 @@ Error out_of_memory() {
           "", absl::Seconds(1)};
 }
 
-DecodedRequest decode_request(Rpc rpc, grpc::ByteBuffer* message, HostMemory* memory) {
+DecodedRequest decode_request(Rpc rpc, grpc::ByteBuffer* message, const std::shared_ptr<HostMemory>& memory) {
   return decode_by(decode_request_into, rpc, message, memory);
 }
 
-DecodedRequest decode_stream_request(Rpc rpc, grpc::ByteBuffer* message, HostMemory* memory) {
+DecodedRequest decode_stream_request(Rpc rpc, grpc::ByteBuffer* message, const std::shared_ptr<HostMemory>& memory) {
   return decode_by(decode_stream_request_into, rpc, message, memory);
 }
 
