@@ -25,7 +25,7 @@ constexpr uintptr_t rounded_up(uintptr_t n, uintptr_t to) { return (n + to - 1) 
 
 inline PinnedHead* pinned_head(void* memory) { return static_cast<PinnedHead*>(memory) - 1; }
 
-// Where pages of the program cannot be pinned, as on some embedded systems.
+// For systems that do not pin pages of a program.
 inline cudaError_t allocate_in_driver(uint64_t bytes, void** memory) {
   void* pages = nullptr;
   const cudaError_t error = cudaHostAlloc(&pages, bytes + kPinnedPage, cudaHostAllocPortable);
@@ -47,13 +47,13 @@ inline cudaError_t allocate_pinned_pages(uint64_t bytes, void** memory) {
   (void)madvise(data, pinned, MADV_HUGEPAGE);        // where it cannot be, small pages do
   (void)madvise(data, pinned, MADV_DONTFORK);        // a child's copy would take the place of what the device writes to
   (void)madvise(data, pinned, MADV_POPULATE_WRITE);  // an older kernel touches them as they are pinned
-  const cudaError_t error = cudaHostRegister(data, pinned, cudaHostRegisterPortable);
-  if (error == cudaSuccess) {
+  if (cudaHostRegister(data, pinned, cudaHostRegisterPortable) == cudaSuccess) {
     *memory = data;
     return cudaSuccess;
   }
   (void)munmap(mapping, mapped);
-  return error == cudaErrorNotSupported ? allocate_in_driver(bytes, memory) : error;
+  (void)cudaGetLastError();  // a later launch would take it for its own
+  return allocate_in_driver(bytes, memory);
 }
 
 inline cudaError_t release_pinned_pages(void* memory) {

@@ -5,20 +5,12 @@
 #include <cstring>
 #include <limits>
 
+#include "engine/backends/host/base/conjugate.h"
 #include "engine/backends/host/dense/lapack.h"
 #include "engine/outputs.h"
 
 namespace svdserve::host {
 namespace {
-
-template <class T>
-T conjugate(T x) {
-  return x;
-}
-template <class T>
-std::complex<T> conjugate(const std::complex<T>& x) {
-  return std::conj(x);
-}
 
 // to, by columns := the leading columns of a matrix.
 template <class E, class Wide>

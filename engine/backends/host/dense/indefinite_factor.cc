@@ -1,4 +1,5 @@
 #include "engine/backends/host/dense/indefinite_factor.h"
+#include "engine/backends/host/base/conjugate.h"
 
 #include <algorithm>
 #include <array>
@@ -192,11 +193,11 @@ class Factorization {
   void visit(int64_t position, Column& c) {
     c.position = position;
     E* const x = c.entries.data();
-    for (int64_t i = first_; i < position; ++i) x[i] = conj_of(a_.data[position + i * a_.ld]);
+    for (int64_t i = first_; i < position; ++i) x[i] = conjugate(a_.data[position + i * a_.ld]);
     std::copy(a_.data + position + position * a_.ld, a_.data + n_ + position * a_.ld, x + position);
     if (width_ > 0) {
       coefficients_.resize(static_cast<size_t>(width_));
-      for (int64_t j = 0; j < width_; ++j) coefficients_[j] = conj_of(signed_panel_.data[position + j * n_]);
+      for (int64_t j = 0; j < width_; ++j) coefficients_[j] = conjugate(signed_panel_.data[position + j * n_]);
       blas::gemm(false, false, n_ - first_, 1, width_, -1, panel_.data + first_, n_, coefficients_.data(), width_, 1,
                  x + first_, n_);
     }
@@ -330,10 +331,10 @@ class Factorization {
     }
     for (int64_t i = k + 1; i < p; ++i) {
       const E x = at(i, k);
-      at(i, k) = conj_of(at(p, i));
-      at(p, i) = conj_of(x);
+      at(i, k) = conjugate(at(p, i));
+      at(p, i) = conjugate(x);
     }
-    at(p, k) = conj_of(at(p, k));
+    at(p, k) = conjugate(at(p, k));
     for (int64_t i = p + 1; i < n_; ++i) std::swap(at(i, k), at(i, p));
   }
 

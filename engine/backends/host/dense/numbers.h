@@ -14,8 +14,6 @@ inline constexpr double kUlp = 2 * kU;
 
 inline double real_of(double x) { return x; }
 inline double real_of(const Complex& x) { return x.real(); }
-inline double conj_of(double x) { return x; }
-inline Complex conj_of(const Complex& x) { return std::conj(x); }
 inline double square_of(double x) { return x * x; }
 inline double square_of(const Complex& x) { return x.real() * x.real() + x.imag() * x.imag(); }
 // |x|, or a norm between |x| and sqrt(2) |x|.

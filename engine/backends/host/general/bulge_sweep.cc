@@ -1,4 +1,5 @@
 #include "engine/backends/host/general/bulge_sweep.h"
+#include "engine/backends/host/base/conjugate.h"
 
 #include <algorithm>
 #include <cmath>
@@ -119,7 +120,7 @@ bool BulgeSweep<E>::restart(int64_t k, int64_t bulge, Reflector& reflector) {
   E x[3];
   if (!first_column(k + 1, 3, bulge, x)) return false;
   const E tau = blas::larfg(int64_t{3}, x[0], x + 1);
-  const E sum = times(conj_of(tau), h(k + 1, k) + times(conj_of(x[1]), h(k + 2, k)));
+  const E sum = times(conjugate(tau), h(k + 1, k) + times(conjugate(x[1]), h(k + 2, k)));
   const double fill = size_of(h(k + 2, k) - times(sum, x[1])) + size_of(times(sum, x[2]));
   const double beside = size_of(h(k, k)) + size_of(h(k + 1, k + 1)) + size_of(h(k + 2, k + 2));
   if (fill > kUlp * beside) return false;
@@ -134,8 +135,8 @@ bool BulgeSweep<E>::restart(int64_t k, int64_t bulge, Reflector& reflector) {
 // Rows k + 1 .. of the window's columns := (I - tau v v^H)^H times them.
 template <class E>
 void BulgeSweep<E>::from_left(const Reflector& reflector, int64_t k) {
-  const E v1 = reflector.v[1], v2 = reflector.v[2], tau = conj_of(reflector.tau);
-  const E c1 = conj_of(v1), c2 = conj_of(v2);
+  const E v1 = reflector.v[1], v2 = reflector.v[2], tau = conjugate(reflector.tau);
+  const E c1 = conjugate(v1), c2 = conjugate(v2);
   const E t1 = times(tau, v1), t2 = times(tau, v2);
   E* column = &h(k + 1, k + 1);
   if (reflector.rows == 3) {
@@ -158,7 +159,7 @@ void BulgeSweep<E>::from_left(const Reflector& reflector, int64_t k) {
 template <class E>
 void BulgeSweep<E>::from_right(const Reflector& reflector, E* columns, int64_t ld, int64_t rows) {
   const E v1 = reflector.v[1], v2 = reflector.v[2], tau = reflector.tau;
-  const E t1 = times(tau, conj_of(v1)), t2 = times(tau, conj_of(v2));
+  const E t1 = times(tau, conjugate(v1)), t2 = times(tau, conjugate(v2));
   E* __restrict const a = columns, * __restrict const b = columns + ld;
   if (reflector.rows == 3) {
     E* __restrict const c = columns + 2 * ld;

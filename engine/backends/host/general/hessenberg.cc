@@ -1,4 +1,5 @@
 #include "engine/backends/host/general/hessenberg.h"
+#include "engine/backends/host/base/conjugate.h"
 
 #include <algorithm>
 
@@ -56,7 +57,7 @@ class Reduction {
     const int64_t c = column_of(i), rows = high_ - first_;
     E* const target = &a(first_, c);
     E *const w = column_.data(), *const tw = w + kPanel;
-    for (int64_t l = 0; l < i; ++l) w[l] = conj_of(*v(c, l));
+    for (int64_t l = 0; l < i; ++l) w[l] = conjugate(*v(c, l));
     blas::gemv(false, rows, i, -1, y(first_, 0), a_.rows, w, 1, target);
     blas::gemv(true, rows, i, 1, v(first_, 0), a_.rows, target, 0, w);
     blas::gemv(true, i, i, 1, t_.data(), kPanel, w, 0, tw);

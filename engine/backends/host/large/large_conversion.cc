@@ -2,7 +2,8 @@
 
 #include <atomic>
 #include <cmath>
-#include <type_traits>
+
+#include "engine/backends/host/base/conjugate.h"
 
 namespace svdserve::host {
 namespace {
@@ -15,19 +16,8 @@ constexpr int64_t kTile = 32;
 constexpr int64_t kColumnsOfTask = 64;
 
 template <class E>
-inline constexpr bool kIsComplex = !std::is_floating_point_v<E>;
-
-template <class E>
-E conjugate(E x) {
-  if constexpr (kIsComplex<E>) {
-    return std::conj(x);
-  } else {
-    return x;
-  }
-}
-template <class E>
 bool is_finite(E x) {
-  if constexpr (kIsComplex<E>) {
+  if constexpr (kComplex<E>) {
     return std::isfinite(x.real()) && std::isfinite(x.imag());
   } else {
     return std::isfinite(x);
@@ -97,7 +87,7 @@ T rounded(double x) {
 }
 template <class S, class E>
 S rounded_element(E x) {
-  if constexpr (kIsComplex<E>) {
+  if constexpr (kComplex<E>) {
     using T = typename S::value_type;
     return {rounded<T>(x.real()), rounded<T>(x.imag())};
   } else {

@@ -7,23 +7,11 @@
 #include <cmath>
 #include <complex>
 #include <cstdint>
-#include <type_traits>
 
 #include "engine/algorithms/large/large_backend.h"
+#include "engine/backends/host/base/conjugate.h"
 
 namespace svdserve::host {
-
-template <class E>
-inline constexpr bool kComplex = !std::is_same_v<E, double>;
-
-template <class E>
-E conjugate(E x) {
-  if constexpr (kComplex<E>) {
-    return std::conj(x);
-  } else {
-    return x;
-  }
-}
 
 // max(|re|, |im|): no overflow.
 inline double magnitude(double x) { return std::abs(x); }

@@ -3,6 +3,7 @@
 #include <complex>
 #include <new>
 
+#include "engine/backends/host/base/conjugate.h"
 #include "engine/backends/ring/ring_layout.h"
 
 namespace svdserve::host {
@@ -26,9 +27,6 @@ struct Layout {
   uint64_t of_member = 0;
 };
 
-template <class E>
-constexpr bool kIsComplex = sizeof(E) > sizeof(double);
-
 }  // namespace
 
 uint64_t host_rank_common_bytes(const ring::RingShape& shape, int members, bool complex) {
@@ -46,7 +44,7 @@ void HostRank<E>::reserve(const ring::RingShape& shape, int own, int /*members*/
   shape_ = shape;
   own_ = own;
   common_ = static_cast<char*>(common);
-  auto* const pairs = reinterpret_cast<int32_t*>(common_ + Layout(shape, kIsComplex<E>).pairs);
+  auto* const pairs = reinterpret_cast<int32_t*>(common_ + Layout(shape, kComplex<E>).pairs);
   tracking_->pairs = PairTracking(shape.blocks(), {std::shared_ptr<void>(), pairs});
   this->use(shape, slots_of(own));
 }
@@ -58,7 +56,7 @@ int32_t& HostRank<E>::offered(int member) const {
 
 template <class E>
 ring::RingColumns<E> HostRank<E>::slots_of(int member) const {
-  const Layout layout(shape_, kIsComplex<E>);
+  const Layout layout(shape_, kComplex<E>);
   char* const first = common_ + layout.slots + static_cast<uint64_t>(member) * layout.of_member;
   return {reinterpret_cast<E*>(first), reinterpret_cast<int32_t*>(first + layout.f),
           reinterpret_cast<E*>(first + layout.v), 0};
