@@ -85,7 +85,7 @@ TEST(CostTable, InterpolatesOverNumbersOfMatrices) {
 // A device that computes 32 matrices in the time of one. Few that ran tell of one, and many do not.
 TEST(CostTable, AMatrixTakesHardlyLongerInALargerBatch) {
   CostTable table;
-  const Plan plan = plan_of(64, 64);
+  const Plan plan = plan_of(16, 16);
   observe_times(&table, plan, 256, {25000, 24000, 26000});  // a device that was busy with something else at its start
   EXPECT_NEAR(micros(table.predict(plan, 256).typical), 25000, 1);
   observe_times(&table, plan, 64, {500, 600, 700});
