@@ -9,11 +9,12 @@ arrays of a reply are copied once, to memory of their own, and views of the rece
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import math
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -223,13 +224,8 @@ class Operand:
         if array.ndim < 2:
             raise np.linalg.LinAlgError(f"{array.ndim}-dimensional array given. "
                                         "Array must be at least two-dimensional")
-        self._narrow: Narrow | None = narrow_type(array.dtype)
-        self.element_type = self._narrow.element if self._narrow else _element_type(array.dtype)
-        self._sent_type = self._narrow.sent if self._narrow else self.element_type
-        name, value_type = _WIRE_TYPES[self.element_type.name]
-        self.large_type = _proto.DATA_TYPES[name]
-        self.data_type = _proto.DATA_TYPES[self._narrow.name if self._narrow else name]
-        self.value_type = np.dtype(value_type)
+        self._narrow, self.element_type, self._sent_type, self.value_type, self.large_type, self.data_type = \
+            _types(array.dtype)
         self.batch_shape = array.shape[:-2]
         self.rows, self.cols = array.shape[-2:]
         self.count = math.prod(self.batch_shape)
@@ -303,16 +299,13 @@ class Operand:
         sent = element.itemsize + (0 if self._start is None else self._starting_type.itemsize)
         return int(self.rows * self.cols * sent)
 
-    def planes(self, query: Query) -> list[Plane]:
+    def planes(self, query: Query) -> tuple[Plane, ...]:
         """The arrays of a reply."""
-        return query.planes(self.rows, self.cols, self.element_type, self.value_type.newbyteorder("<"))
+        return _planes(query, self.rows, self.cols, self.element_type, self.value_type)
 
     def sizes(self, query: Query) -> tuple[int, int]:
         """Bytes of a matrix in a request, with its starting vectors, and in a response at worst, rounded up."""
-        per_group = sum(plane.bytes for plane in self.planes(query) if plane.per_group)
-        per_matrix = sum(plane.bytes for plane in self.planes(query) if not plane.per_group)
-        return (self.matrix_bytes,
-                max(per_matrix, 0) + -(-per_group // query.group_size) + _STATUS_BYTES)
+        return self.matrix_bytes, _response_bytes(query, self.rows, self.cols, self.element_type, self.value_type)
 
     def fits_a_message(self, limits: Limits, query: Query) -> bool:
         """Whether one matrix, and its results, fit a message."""
@@ -369,6 +362,43 @@ def overlap(a: np.ndarray, b: np.ndarray) -> bool:
         return bool(np.shares_memory(a, b, max_work=1_000_000))  # type: ignore[arg-type]  # its stub knows two values
     except RuntimeError:  # TooHardError, which NumPy 1 and 2 keep in different places
         return True
+
+
+# A list may have thousands of stacks in few shapes and types. These functions depend on nothing else, so their results are
+# cached: they took a third of the time of such a list (BENCHMARKS.md).
+
+
+@functools.lru_cache(maxsize=1024)
+def _planes(query: Query, rows: int, cols: int, element: np.dtype[Any], value: np.dtype[Any]) -> tuple[Plane, ...]:
+    return tuple(query.planes(rows, cols, element, value.newbyteorder("<")))
+
+
+@functools.lru_cache(maxsize=1024)
+def _response_bytes(query: Query, rows: int, cols: int, element: np.dtype[Any], value: np.dtype[Any]) -> int:
+    planes = _planes(query, rows, cols, element, value)
+    per_group = sum(plane.bytes for plane in planes if plane.per_group)
+    per_matrix = sum(plane.bytes for plane in planes if not plane.per_group)
+    return per_matrix + -(-per_group // query.group_size) + _STATUS_BYTES
+
+
+class _Types(NamedTuple):
+    """The attributes of an operand that follow from the type of its array."""
+
+    narrow: Narrow | None
+    element: np.dtype[Any]
+    sent: np.dtype[Any]
+    value: np.dtype[Any]
+    large_number: int
+    number: int
+
+
+@functools.lru_cache(maxsize=256)
+def _types(dtype: np.dtype[Any]) -> _Types:
+    narrow = narrow_type(dtype)
+    element = narrow.element if narrow else _element_type(dtype)
+    name, value = _WIRE_TYPES[element.name]
+    return _Types(narrow, element, narrow.sent if narrow else element, np.dtype(value), _proto.DATA_TYPES[name],
+                  _proto.DATA_TYPES[narrow.name if narrow else name])
 
 
 def _element_type(dtype: np.dtype[Any]) -> np.dtype[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import operator
 from collections.abc import Iterable
@@ -53,7 +54,7 @@ class Plane:
     is_matrix: bool = False  #: in the memory order of the operands
     per_group: bool = False
 
-    @property
+    @functools.cached_property
     def bytes(self) -> int:
         """For one matrix, or for one group of them."""
         return math.prod(self.shape) * self.dtype.itemsize
