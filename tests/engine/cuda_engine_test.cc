@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
@@ -935,6 +936,26 @@ TEST_P(CudaFaults, FailTheBatchAndNothingElse) {
        {Call::kCopyToDevice, Call::kCopyToHost, Call::kClear, Call::kLaunch, Call::kRecord, Call::kWait}) {
     for (const Fault fault : {Fault::kOutOfMemory, Fault::kOrdinary, Fault::kSticky}) {
       for (int n = 1; n <= 8; ++n) with_fault(call, n, fault);
+    }
+  }
+}
+
+// The results are the caller's again when execute() returns, and nothing tells when the last copy of a dead context ended.
+TEST_P(CudaFaults, ADeadContextHasTimeToEndItsCopies) {
+  const Plan plan = plan_of(kSmall);
+  const Batch batch(plan, {9000});
+  for (const bool in_place : {false, true}) {
+    control_.reset();
+    control_.set_schedule(GetParam());
+    const auto engine = open();
+    PinnedBuffer out(plane_bytes(plan, Plane::kValues, 9000));
+    HostSegment segment = batch.segments()[0];
+    if (in_place) segment.planes = out.data();
+    control_.plan_fault(Call::kWait, 1, Fault::kSticky);
+    const auto began = std::chrono::steady_clock::now();
+    EXPECT_TRUE(engine->execute(0, plan, {&segment, 1}).status.sticky);
+    if (in_place) {
+      EXPECT_GE(std::chrono::steady_clock::now() - began, std::chrono::milliseconds(100));
     }
   }
 }

@@ -1,9 +1,12 @@
 #include "engine/backends/cuda_door/cuda_lane.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstring>
+#include <iterator>
 #include <numeric>
+#include <thread>
 #include <utility>
 
 namespace svdserve::cuda {
@@ -11,6 +14,9 @@ namespace {
 
 // A run below this is copied: to ask whether it is pinned costs as much.
 constexpr uint64_t kLeastInPlaceBytes = 256 * 1024;
+// A dead context cannot be waited for, and a copy that was under way may still write to results in place. Those of all
+// slots take milliseconds.
+constexpr std::chrono::milliseconds kLastCopies(100);
 // Bytes of operands, results and workspace to which a slot may grow for matrices side by side and by rows. Few of them take
 // nearly as long as one on each multiprocessor.
 constexpr uint64_t kLargeOperands = uint64_t{128} << 20, kLargeResults = uint64_t{288} << 20;
@@ -399,8 +405,10 @@ CudaOutcome CudaLane::execute(const Plan& plan, absl::Span<const HostSegment> se
   const int64_t group = plan.outputs.group;
   int64_t most = matrices_per_piece(plan);
   const auto fail = [&](CudaStatus status) {
+    const bool in_place = has_results_in_place();
     abandon();
     status.sticky = context_is_dead();
+    if (status.sticky && in_place) std::this_thread::sleep_for(kLastCopies);
     outcome.status = std::move(status);
     return outcome;
   };
@@ -446,6 +454,11 @@ void CudaLane::abandon() {
     if (api_->record(api_.device(), slot.event, slot.stream) == 0) api_->wait(api_.device(), slot.event);
     slot.piece = Piece{};
   }
+}
+
+bool CudaLane::has_results_in_place() const {
+  return std::any_of(std::begin(slots_), std::end(slots_),
+                     [](const Slot& slot) { return slot.piece.count > 0 && slot.piece.results == Results::kInPlace; });
 }
 
 // After an error: a dead context fails every call.

@@ -117,6 +117,7 @@ class CudaLane {
   CudaStatus hand_out(Slot* slot, const Plan& plan);
   CudaStatus fetch(Slot* slot, uint64_t from, void* to, uint64_t bytes);
   void abandon();
+  bool has_results_in_place() const;
   bool context_is_dead();
 
   const DeviceApi api_;
