@@ -13,6 +13,9 @@ namespace svdserve::server {
 
 class HostMemory;
 
+// Smaller blocks are pinned on no server: engine/cuda_engine.h copies them anyway.
+inline constexpr size_t kLeastPinnedBytes = 256 << 10;
+
 // A run of bytes, uninitialized. Move-only; gives itself back. It keeps its memory alive: the transport may still send
 // results when the server that received the request is gone.
 class HostBlock {

@@ -27,7 +27,7 @@ size_t PinnedMemory::pinned_bytes(size_t bytes) {
 }
 
 void* PinnedMemory::take(size_t bytes) {
-  if (bytes >= kLeastBytes) {
+  if (bytes >= kLeastPinnedBytes) {
     if (void* const data = take_pinned(pinned_bytes(bytes))) return data;
   }
   void* const data = std::malloc(bytes);

@@ -23,13 +23,12 @@ class PinnedMemory final : public HostMemory {
   // limit: bytes that are ever pinned at once. Tests give their own `pin`; null: CUDA's.
   explicit PinnedMemory(int64_t limit, Pin pin = nullptr);
 
-  static constexpr size_t kLeastBytes = 256 << 10;  // below, engine/cuda_engine.h copies anyway
   // A block of another size makes room at the limit once it was kept for so many allocations. Blocks of a steady load
   // come back sooner.
   static constexpr int64_t kStaleAfter = 1024;
 
-  // The bytes that are pinned for a block of kLeastBytes or more. They are quarters of a power of two, so that at most a
-  // fifth is unused.
+  // The bytes that are pinned for a block of kLeastPinnedBytes or more. They are quarters of a power of two, so that at
+  // most a fifth is unused.
   static size_t pinned_bytes(size_t bytes);
 
   struct Usage {
@@ -42,8 +41,8 @@ class PinnedMemory final : public HostMemory {
  private:
   struct Pinned {
     std::shared_ptr<void> buffer;
-    size_t bytes;
-    int64_t since;  // allocations until it was last given back
+    size_t bytes = 0;
+    int64_t since = 0;  // allocations until it was last given back
   };
 
   void* take(size_t bytes) override;

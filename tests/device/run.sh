@@ -34,7 +34,9 @@ out=$(mkdir -p "${1:-.}" && cd "${1:-.}" && pwd)
 shift || true
 parts=${*:-arithmetic bits contract faults factor kernels vectors hermitian general answers torch host large python service}
 bin=$here/bin
-servers=${SERVERS:-svdserve} # `fresh` compares several builds, by methods the first one is measured
+# Programs to measure, in $bin: SERVERS="before/svdserve svdserve". Each folder has a plugin of its own and a link to lib.
+# `fresh` takes them in turns. Parts that compare methods take the first one.
+servers=${SERVERS:-svdserve}
 export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}/usr/local/cuda/lib64
 section() { printf '\n== %s\n' "$*"; }
 number() { awk -F '[": ,]+' -v name="$1" '$2 == name {print $3}'; } # of JSON

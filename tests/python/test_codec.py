@@ -40,6 +40,14 @@ def test_a_request_is_what_protobuf_writes(count, dtype, rng):
     assert len(sent) == request.ByteSize()
 
 
+def test_numbers_of_options_may_be_arrays_without_dimensions(rng):
+    given = Query("jacobi", np.array(1e-3), np.array(7), vectors="thin", top_k=np.array(2))
+    wanted = Query("jacobi", 1e-3, 7, vectors="thin", top_k=2)
+    assert given.encode() == wanted.encode()
+    operand = _codec.Operand(rng.standard_normal((5, 4, 3)))
+    assert operand.sizes(given) == operand.sizes(wanted)  # which is found by the query's hash
+
+
 LAYOUTS = {
     "C": (lambda a: a, "ROW_MAJOR"),
     "each matrix Fortran-ordered": (lambda a: np.swapaxes(np.ascontiguousarray(np.swapaxes(a, -1, -2)), -1, -2),

@@ -72,7 +72,7 @@ TEST(PinnedMemory, AFifthOfABlockIsUnusedAtMost) {
   EXPECT_EQ(PinnedMemory::pinned_bytes(kMiB), kMiB);
   EXPECT_EQ(PinnedMemory::pinned_bytes(kMiB + 1), kMiB / 4 * 5);
   EXPECT_EQ(PinnedMemory::pinned_bytes(36 * kMiB), 40 * kMiB);
-  for (size_t bytes = PinnedMemory::kLeastBytes; bytes < 64 * kMiB; bytes = bytes * 33 / 32 + 1) {
+  for (size_t bytes = kLeastPinnedBytes; bytes < 64 * kMiB; bytes = bytes * 33 / 32 + 1) {
     const size_t pinned = PinnedMemory::pinned_bytes(bytes);
     EXPECT_GE(pinned, bytes);
     EXPECT_LT(pinned - bytes, pinned / 5);

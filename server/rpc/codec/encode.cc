@@ -16,9 +16,6 @@
 namespace svdserve::server {
 namespace {
 
-// Results from here on lie in a block of the server's memory. Smaller ones lie in the slice itself, which is one
-// allocation in place of three. They are not pinned on any server.
-constexpr size_t kLeastBlockBytes = 256 << 10;
 constexpr char kErrorDomain[] = "svdserve";
 
 static_assert(wire::kPlanesOnWire.size() == kPlanes);
@@ -184,8 +181,8 @@ void* WireMemory::allocate_results(absl::Span<const ResultPart> parts) {
   parts_.assign(parts.begin(), parts.end());
   size_t bytes = 0;
   for (const ResultPart& part : parts) bytes += result_bytes(part);
-  if (bytes < kLeastBlockBytes) {
-    results_ = grpc::Slice(bytes);
+  if (bytes < kLeastPinnedBytes) {
+    results_ = grpc::Slice(bytes);  // one allocation, where a block takes three
     // The slice was made here and is shared with nobody until the reply is put together.
     return const_cast<uint8_t*>(results_.begin());
   }

@@ -97,6 +97,7 @@ class Query:
             sweeps = integer(self.max_sweeps, "max_sweeps")
             if not -2**31 <= sweeps < 2**31:
                 raise invalid_argument("options.max_sweeps", f"must fit 32 bits, but is {sweeps}")
+            object.__setattr__(self, "max_sweeps", sweeps)
         if self.top_k is not None:
             object.__setattr__(self, "top_k", positive("options.top_k", self.top_k, "top_k"))
 
@@ -110,7 +111,7 @@ class Query:
         if self.tolerance is not None:
             options.tolerance = self.tolerance
         if self.max_sweeps is not None:
-            options.max_sweeps = operator.index(self.max_sweeps)
+            options.max_sweeps = self.max_sweeps
         if self.top_k is not None:
             options.top_k = self.top_k
         if self.mimo is not None:

@@ -2,7 +2,7 @@
 //
 // cudaHostAlloc() touches pages inside the driver, one thread after the other, and launches of others wait. Here threads
 // touch huge pages at the same time, and the driver only pins them. BENCHMARKS.md has the first requests of 64 callers,
-// which pin 3.6 GB.
+// which pin 3.5 GiB.
 #ifndef SVDSERVE_ENGINE_BACKENDS_CUDA_DEVICE_PINNED_PAGES_H_
 #define SVDSERVE_ENGINE_BACKENDS_CUDA_DEVICE_PINNED_PAGES_H_
 
